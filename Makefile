@@ -1,0 +1,61 @@
+# Every target sets up what it needs in $(VENV), and is quick the second time.
+#   make test PYTHON=python3.13 VENV=.venv-3.13   another interpreter, beside the usual one
+#   make test ARGS="-k stop"                      further arguments for pytest
+
+PYTHON ?= python3
+VENV   ?= .venv
+SEEDS  ?= 1000
+FIRST  ?= 0
+ARGS   ?=
+
+BIN   := $(VENV)/bin
+READY := $(VENV)/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench sim format clean force
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+# The environment is made anew when the pins change, or when it belongs to another Python or place.
+ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
+IDENTITY := $(shell $(PYTHON) -c 'import sys; print(sys.version.split()[0], sys.base_prefix)' 2>/dev/null) in $(CURDIR)
+ifneq ($(IDENTITY),$(shell cat $(READY) 2>/dev/null))
+$(READY): force
+endif
+endif
+
+$(READY): pyproject.toml constraints.txt scripts/make-venv
+	@sh scripts/make-venv '$(PYTHON)' '$(VENV)'
+	@echo "$$($(PYTHON) -c 'import sys; print(sys.version.split()[0], sys.base_prefix)') in $(CURDIR)" > $@
+
+setup: $(READY) ## Set up the virtual environment and no more
+
+run: $(READY) ## Say hello to the demo agent
+	@$(BIN)/turnkeeper run --agent demo "hello"
+
+test: $(READY) ## Run all tests
+	$(BIN)/python -m pytest -n auto --dist worksteal tests $(ARGS)
+
+check: $(READY) ## Check format, lint, types and tidiness
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+bench: $(READY) ## Measure what is promised about cost
+	$(BIN)/python -m bench $(ARGS)
+
+sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
+	$(BIN)/python -m turnkeeper.testing.simulator --seeds $(SEEDS) --first $(FIRST) $(ARGS)
+
+format: $(READY) ## Format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what make made
+	@for venv in '$(VENV)' .venv .venv-*; do \
+		if [ -e "$$venv/made-by-make" ]; then rm -rf "$$venv"; fi; \
+	done
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +

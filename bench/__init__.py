@@ -1,0 +1,1 @@
+"""Benchmarks of what Turnkeeper promises about cost; `make bench` runs them all."""

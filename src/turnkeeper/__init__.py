@@ -1,0 +1,1 @@
+"""Turnkeeper runs AI agents for people and programs, and keeps every turn honest."""

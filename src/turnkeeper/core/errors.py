@@ -1,0 +1,272 @@
+"""The catalogue of error codes: one for each bad ending and for each refusal.
+
+Decides what an error is called, its HTTP status and JSON-RPC code, and what to do about it. It must
+not know who raises or shows it. Invariant: every code is here once and has a page in docs/errors/.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Code(msgspec.Struct, frozen=True):
+    """One entry: `title` says what happened, `todo` what to do about it."""
+
+    code: str
+    title: str
+    todo: str
+    http: int = 500
+    rpc: int = -32000
+
+
+_ENDINGS: dict[tuple[str, str], Code] = {}
+_CODES: dict[str, Code] = {}
+
+
+def _add(code: Code) -> Code:
+    if code.code in _CODES:
+        raise ValueError(f"{code.code} is in the catalogue twice")
+    _CODES[code.code] = code
+    return code
+
+
+def _ending(kind: str, reason: str, code: str, title: str, todo: str) -> None:
+    _ENDINGS[kind, reason] = _add(Code(code, title, todo))
+
+
+_ending(
+    "timed_out",
+    "startup",
+    "TK-101",
+    "the agent did not become ready in time",
+    "run the agent's command by hand; raise startup_s if it is only slow",
+)
+_ending(
+    "timed_out",
+    "first_output",
+    "TK-102",
+    "the agent took the message and then said nothing",
+    "see whether its model answers; raise first_output_s if the model is slow",
+)
+_ending(
+    "timed_out",
+    "idle",
+    "TK-103",
+    "the agent fell silent in the middle of its answer",
+    "see whether its model answers; raise idle_s if long silences are normal",
+)
+_ending(
+    "timed_out",
+    "tool",
+    "TK-104",
+    "a tool made no progress and showed no sign of work",
+    "see what the tool waits for; raise tool_s if that is normal",
+)
+_ending(
+    "timed_out",
+    "write",
+    "TK-105",
+    "the agent did not take what was written to it",
+    "see whether the agent is frozen; raise write_s if it is only slow to read",
+)
+_ending(
+    "timed_out",
+    "deadline",
+    "TK-106",
+    "the run's own deadline passed",
+    "give the message a later deadline_s or less to do",
+)
+_ending(
+    "timed_out",
+    "ceiling",
+    "TK-107",
+    "the operator's ceiling for any run passed",
+    "split the work, or let the operator raise ceiling_s",
+)
+_ending(
+    "timed_out",
+    "queue",
+    "TK-108",
+    "the message waited too long for its turn",
+    "send it again when the session is free, or raise queue_s",
+)
+_ending(
+    "failed",
+    "agent_error",
+    "TK-201",
+    "the agent itself said that the turn failed",
+    "read what it said; nothing was sent again",
+)
+_ending(
+    "failed",
+    "agent_exited",
+    "TK-202",
+    "the agent's process ended in the middle of the turn",
+    "see its exit code and the end of its stderr",
+)
+_ending(
+    "failed",
+    "protocol_error",
+    "TK-203",
+    "the agent said something that is not its protocol",
+    "see the raw line; check the agent's version against the driver",
+)
+_ending(
+    "failed",
+    "spawn_failed",
+    "TK-204",
+    "the agent could not be started",
+    "check the command, its folder and its permissions",
+)
+_ending(
+    "failed",
+    "output_limit",
+    "TK-205",
+    "the agent wrote more than it may",
+    "ask for less, or raise the agent's output cap",
+)
+_ending(
+    "failed",
+    "internal",
+    "TK-206",
+    "Turnkeeper itself could not go on with this run",
+    "see the server's log for this run; the session goes on",
+)
+_ending(
+    "cancelled",
+    "stopped",
+    "TK-301",
+    "somebody stopped the run",
+    "nothing; send the message again if it was a mistake",
+)
+_ending(
+    "cancelled",
+    "superseded",
+    "TK-302",
+    "a newer message took the run's place",
+    "nothing; the newer message runs",
+)
+_ending(
+    "cancelled",
+    "preempted",
+    "TK-303",
+    "a person's message went before this background work",
+    "nothing; the work was queued again as a new run",
+)
+_ending(
+    "cancelled",
+    "parent_ended",
+    "TK-304",
+    "the run that started this one has ended",
+    "see the parent's own outcome",
+)
+_ending(
+    "cancelled",
+    "shutdown",
+    "TK-305",
+    "the server was shut down and told to stop its runs",
+    "send the message again when the server is back",
+)
+_ending(
+    "lost",
+    "server_lost",
+    "TK-401",
+    "the server went away and the agent did not survive it",
+    "see what the agent had already done; send the message again if that is safe",
+)
+_ending(
+    "lost",
+    "node_lost",
+    "TK-402",
+    "the machine that ran this turn is gone",
+    "see what the agent had already done; send the message again if that is safe",
+)
+
+INVALID = _add(Code("TK-501", "a value is not allowed", "correct the named field", 400, -32602))
+UNKNOWN_SESSION = _add(Code("TK-502", "there is no such session", "list the sessions", 404, -32004))
+UNKNOWN_RUN = _add(Code("TK-503", "there is no such run", "list the session's runs", 404, -32004))
+UNKNOWN_APPROVAL = _add(
+    Code("TK-504", "there is no such approval", "list the open approvals", 404, -32004)
+)
+KEY_CONFLICT = _add(
+    Code("TK-505", "this idempotency key was used for another message",
+         "use a new key for a new message", 409, -32009)
+)  # fmt: skip
+QUEUE_FULL = _add(
+    Code("TK-506", "the session's queue is full", "wait for a run to end, or stop one", 429, -32029)
+)
+SETTLED = _add(
+    Code("TK-507", "this approval is already settled", "nothing; the first answer won", 409, -32009)
+)
+STORE_DOWN = _add(
+    Code("TK-508", "the store cannot be written",
+         "send again with the same idempotency key; see the server's disk", 503, -32003)
+)  # fmt: skip
+FENCED = _add(
+    Code("TK-509", "another server has taken this session over", "ask again", 503, -32003)
+)
+GAP = _add(
+    Code("TK-510", "this watcher read too slowly and was cut off",
+         "watch again after the cursor it was given", 429, -32029)
+)  # fmt: skip
+UNKNOWN_AGENT = _add(
+    Code("TK-511", "there is no such agent", "see turnkeeper agents for the names", 404, -32004)
+)
+SHUTTING_DOWN = _add(
+    Code("TK-512", "the server is shutting down", "send again when it is back", 503, -32003)
+)
+SESSION_EXISTS = _add(
+    Code("TK-513", "there is already such a session", "use it, or another id", 409, -32009)
+)
+CHILD_REFUSED = _add(
+    Code("TK-514", "this run may not start that child run",
+         "end some children, or start it from a run nearer the root", 409, -32009)
+)  # fmt: skip
+
+INTERNAL = _add(
+    Code("TK-515", "Turnkeeper made a mistake", "see the server's log, and report it", 500, -32603)
+)
+
+CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
+
+
+def ending_code(kind: str, reason: str) -> Code | None:
+    """The entry for an ending; completed runs have none."""
+    return _ENDINGS.get((kind, reason))
+
+
+class TurnkeeperError(Exception):
+    """A refusal with its catalogue entry: what happened with its values, and what to do."""
+
+    def __init__(self, entry: Code, what: str, **fields: Any) -> None:
+        super().__init__(f"{entry.code} {what}. {entry.todo[0].upper()}{entry.todo[1:]}.")
+        self.entry = entry
+        self.what = what
+        self.fields = fields
+
+
+class InvalidValue(TurnkeeperError):
+    """The caller's fault: names the field, the value and what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(INVALID, f"{field} = {shown} is not allowed: {allowed}", field=field)
+        self.field = field
+
+
+class StoreDown(TurnkeeperError):
+    """The store could not be written; whether the batch was kept is not known."""
+
+    def __init__(self, what: str = "the store did not answer") -> None:
+        super().__init__(STORE_DOWN, what)
+
+
+class Fenced(TurnkeeperError):
+    """A newer owner has claimed the session: this one must stop writing and acting at once."""
+
+    def __init__(self, session: str, epoch: int) -> None:
+        super().__init__(FENCED, f"epoch {epoch} of session {session} is over", session=session)

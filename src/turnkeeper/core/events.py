@@ -1,0 +1,348 @@
+"""Durable facts: their kinds, their versions, and their one encoding.
+
+Decides what a stored event looks like and how an old one is read. It must not know who writes or
+reads it. Invariant: whatever was ever written can be read: a changed shape gets a new version and
+an upcaster from the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from turnkeeper.core.limits import Limits
+from turnkeeper.core.outcome import Kind, Outcome, Seen
+
+Priority = Literal["person", "agent", "background"]
+WhenBusy = Literal["queue", "steer", "interrupt"]
+Cleanup = Literal["none", "sweep", "term", "kill"]
+Cause = Literal["preempted", "lost", "not_taken"]
+Settlement = Literal["allowed", "denied", "expired", "withdrawn"]
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The data of one kind of event; `version` is that of its shape."""
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The run that started a child run: where it is, how deep, and when its time is up (wall)."""
+
+    session: str
+    run: str
+    depth: int
+    not_after: float | None = None
+
+
+class SessionCreated(Fact, frozen=True):
+    kind = "session.created"
+    agent: str
+    title: str = ""
+    cwd: str = ""
+    limits: dict[str, float] = {}
+    labels: dict[str, str] = {}
+
+
+class MessageAccepted(Fact, frozen=True):
+    """A message is ours. `run` is the run it leads to: its own, or (`steered`) the running one."""
+
+    kind = "message.accepted"
+    message: str
+    run: str
+    text: str
+    priority: Priority = "person"
+    when_busy: WhenBusy = "queue"
+    limits: dict[str, float] = {}
+    key: str | None = None
+    fingerprint: str = ""
+    parent: Parent | None = None
+    sender: str = ""
+    position: int = 0
+    steered: bool = False
+
+
+class MessageDelivered(Fact, frozen=True):
+    """The agent took the run's message whole."""
+
+    kind = "message.delivered"
+    frame: int
+
+
+class MessageSteered(Fact, frozen=True):
+    """The running turn took this further message."""
+
+    kind = "message.steered"
+    message: str
+    frame: int
+
+
+class RunRequeued(Fact, frozen=True):
+    """A message goes back to the head of its class, as a new run: the event's `run`."""
+
+    kind = "run.requeued"
+    message: str
+    previous: str
+    cause: Cause
+
+
+class RunStarted(Fact, frozen=True):
+    kind = "run.started"
+    message: str
+    limits: Limits
+    not_after: float | None = None
+
+
+class AttemptStarted(Fact, frozen=True):
+    """One try. `process` names the agent's process; `fresh` says that it is a new one."""
+
+    kind = "attempt.started"
+    attempt: int
+    process: str
+    fresh: bool
+    conversation: str | None = None
+
+
+class AttemptReady(Fact, frozen=True):
+    kind = "attempt.ready"
+    conversation: str | None = None
+
+
+class AttemptFailed(Fact, frozen=True):
+    """This try failed before any progress; its tree is ended, and then there is another try."""
+
+    kind = "attempt.failed"
+    attempt: int
+    reason: str
+    detail: str = ""
+
+
+class AttemptEscalated(Fact, frozen=True):
+    """The next rung of the stop ladder."""
+
+    kind = "attempt.escalated"
+    attempt: int
+    to: Literal["kill"]
+
+
+class AttemptEnded(Fact, frozen=True):
+    """`boundary`: the agent is free for the next run. `gone`: nothing of its tree is left."""
+
+    kind = "attempt.ended"
+    attempt: int
+    how: Literal["boundary", "gone"]
+
+
+class ProcessEnded(Fact, frozen=True):
+    """The agent's process ended between two runs."""
+
+    kind = "process.ended"
+    process: str
+    detail: str = ""
+
+
+class OutputText(Fact, frozen=True):
+    kind = "output.text"
+    text: str
+
+
+class OutputThinking(Fact, frozen=True):
+    kind = "output.thinking"
+    text: str
+
+
+class ToolStartedFact(Fact, frozen=True):
+    kind = "tool.started"
+    tool: str
+    name: str
+    input: Any = None
+
+
+class ToolProgressFact(Fact, frozen=True):
+    kind = "tool.progress"
+    tool: str
+    text: str = ""
+
+
+class ToolEndedFact(Fact, frozen=True):
+    kind = "tool.ended"
+    tool: str
+    ok: bool = True
+    output: str = ""
+
+
+class ApprovalRequested(Fact, frozen=True):
+    kind = "approval.requested"
+    approval: str
+    ref: str
+    tool: str
+    input: Any = None
+    expires_at: float | None = None
+
+
+class ApprovalSettled(Fact, frozen=True):
+    """`answer`: whether the agent is owed the answer (it did not withdraw the question itself)."""
+
+    kind = "approval.settled"
+    approval: str
+    decision: Settlement
+    by: str = ""
+    note: str = ""
+    answer: bool = True
+
+
+class RunStalling(Fact, frozen=True):
+    """Half of a silence budget is gone. Not an ending."""
+
+    kind = "run.stalling"
+    clock: str
+    silent_s: float
+    budget_s: float
+    diagnosis: str
+    seen: Seen
+
+
+class RunStopping(Fact, frozen=True):
+    """The decision: how this run will have ended. `interrupt`: politely first."""
+
+    kind = "run.stopping"
+    outcome: Kind
+    reason: str
+    detail: str
+    seen: Seen
+    interrupt: bool = False
+
+
+class RunEnded(Fact, frozen=True):
+    """The end, once. `text` is the agent's final word; `cleanup` what its tree still needs."""
+
+    kind = "run.ended"
+    outcome: Outcome
+    cleanup: Cleanup = "none"
+    text: str | None = None
+
+
+class Late(Fact, frozen=True):
+    """Something that came too late to count. Kept as evidence, shown to nobody as an answer."""
+
+    kind = "late"
+    what: str
+    data: Any = None
+
+
+class ContextLostFact(Fact, frozen=True):
+    kind = "session.context_lost"
+    conversation: str
+
+
+class ChildStarted(Fact, frozen=True):
+    kind = "child.started"
+    child: str
+    session: str
+
+
+class ChildEnded(Fact, frozen=True):
+    kind = "child.ended"
+    child: str
+    session: str
+    outcome: Kind
+    reason: str
+
+
+FACTS: tuple[type[Fact], ...] = (
+    SessionCreated, MessageAccepted, MessageDelivered, MessageSteered, RunRequeued, RunStarted,
+    AttemptStarted, AttemptReady, AttemptFailed, AttemptEscalated, AttemptEnded, ProcessEnded,
+    OutputText, OutputThinking, ToolStartedFact, ToolProgressFact, ToolEndedFact,
+    ApprovalRequested, ApprovalSettled, RunStalling, RunStopping, RunEnded, Late, ContextLostFact,
+    ChildStarted, ChildEnded,
+)  # fmt: skip
+
+KINDS: dict[str, type[Fact]] = {fact.kind: fact for fact in FACTS}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One fact in a session's log. `pos` is how far the agent's stream is consumed with it."""
+
+    seq: int
+    session: str
+    run: str | None
+    at: float
+    data: Fact
+    pos: int = 0
+
+    @property
+    def kind(self) -> str:
+        return type(self.data).kind
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    seq: int
+    session: str
+    run: str | None
+    kind: str
+    at: float
+    data: Any
+    v: int = 1
+    pos: int = 0
+
+
+class _Read(msgspec.Struct):
+    seq: int
+    session: str
+    run: str | None
+    kind: str
+    at: float
+    data: msgspec.Raw
+    v: int = 1
+    pos: int = 0
+
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+"""From (kind, version) to the shape of the version after it."""
+
+_encoder = msgspec.json.Encoder()
+_reader = msgspec.json.Decoder(_Read)
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(fact) for kind, fact in KINDS.items()
+}
+
+
+class UnreadableEvent(ValueError):
+    """A stored event of a kind or version that this program does not know."""
+
+
+def encode(event: Event) -> bytes:
+    """One line of JSON, without the line's end."""
+    fact = type(event.data)
+    return _encoder.encode(
+        _Stored(event.seq, event.session, event.run, fact.kind, event.at, event.data,
+                fact.version, event.pos)
+    )  # fmt: skip
+
+
+def decode(line: bytes | str) -> Event:
+    """The event, whatever version it was written in."""
+    read = _reader.decode(line)
+    kind = KINDS.get(read.kind)
+    if kind is None or read.v > kind.version:
+        raise UnreadableEvent(
+            f"event {read.seq} of session {read.session} is a {read.kind} of version {read.v}, "
+            f"which this program does not know; use the newer program that wrote it"
+        )
+    if read.v == kind.version:
+        data = _decoders[read.kind].decode(read.data)
+    else:
+        data = msgspec.convert(upcast(read.kind, read.v, msgspec.json.decode(read.data)), kind)
+    return Event(read.seq, read.session, read.run, read.at, data, read.pos)
+
+
+def upcast(kind: str, version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """The data in the newest shape, one version at a time."""
+    for v in range(version, KINDS[kind].version):
+        data = UPCASTERS[kind, v](data)
+    return data

@@ -1,0 +1,353 @@
+"""One session: from what was observed and asked, to events, effects and answers.
+
+Decides in which order a look at the world is judged, who runs next, and what a command does. It
+must not know processes, stores or watchers. Invariant: everything in one `step` was observed at the
+same moment, so its evidence is judged together and its order does not matter; a run is started
+only when no other is being run or cleaned up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import assert_never
+
+from turnkeeper.core import commands as c
+from turnkeeper.core import effects as f
+from turnkeeper.core import events as e
+from turnkeeper.core import signals as s
+from turnkeeper.core import submit
+from turnkeeper.core.ending import Condition, Ending, conclude, end_queued
+from turnkeeper.core.errors import (
+    CHILD_REFUSED,
+    SESSION_EXISTS,
+    SETTLED,
+    UNKNOWN_APPROVAL,
+    UNKNOWN_RUN,
+    TurnkeeperError,
+)  # fmt: skip
+from turnkeeper.core.limits import RUNNING, Clocks, Moment, Phase, check_patch
+from turnkeeper.core.outcome import Evidence, Kind, decide
+from turnkeeper.core.run import begin, note_late, perform
+from turnkeeper.core.state import Message, Run, Session
+from turnkeeper.core.step import Live, Step, Trace
+from turnkeeper.core.view import view
+
+_OF_PROCESS = (s.Ready, s.Taken, s.Heartbeat, s.Sampled, s.Broken, s.Exited, s.Swept, s.Gone)
+"""What is true of the process, whichever run it was last asked about."""
+
+
+class Machine:
+    """The mind of one session: its durable state, its clocks, and the operator's policy."""
+
+    def __init__(self, state: Session, policy: c.Policy, trace: Trace | None = None) -> None:
+        self.state = state
+        self.policy = policy
+        self.live = Live()
+        self.holding = False
+        """Set at shutdown: what runs is ended, and what waits is left for the next server."""
+        self._trace = trace
+
+    def step(self, groups: Sequence[s.Group], commands: Sequence[c.Command], now: Moment) -> Step:
+        """One look at the world: what the agent said, what was asked, and what follows."""
+        step = self._new_step(now)
+        endings: list[Ending] = []
+        rest = self._hear(step, groups, endings)
+        early = self._weigh(step, commands, endings)
+        self._commit(step, endings)
+        while rest:
+            rest = self._hear(step, rest, endings)
+            self._commit(step, endings)
+        for command in commands:
+            step.replies.append(self._obey(step, command, early))
+        self._schedule(step)
+        return step
+
+    def resume(self, now: Moment) -> Step:
+        """After a restart: wind the clocks again, take up what was going on, and go on."""
+        step = self._new_step(now)
+        self._wind(now)
+        state, run = self.state, self.state.active
+        if state.process is not None:
+            name = run.id if run is not None else ""
+            step.do(f.Reattach(state.process.name, name, state.process.pos))
+            if run is not None:
+                self._repeat(step, run)
+        for child, entry in state.children.items():
+            running = run is not None and run.id == entry.parent and run.phase in RUNNING
+            if not running:
+                step.do(f.StopChild(entry.session, child, entry.parent))
+            step.do(f.AskChild(entry.session, child, entry.parent))
+        self._schedule(step)
+        return step
+
+    def next_at(self) -> float:
+        """When to look at the clocks again, at the earliest; infinity for never."""
+        live = self.live
+        nearest = live.clocks.next_at() if live.clocks is not None else math.inf
+        if live.approvals:
+            nearest = min(nearest, min(live.approvals.values()))
+        if live.queue:
+            nearest = min(nearest, min(live.queue.values()))
+        return nearest
+
+    def _new_step(self, now: Moment) -> Step:
+        step = Step(self.state, self.live, self.policy, now)
+        step.trace = self._trace
+        return step
+
+    # What the agent said ---------------------------------------------------------------------
+
+    def _hear(self, step: Step, groups: Sequence[s.Group], endings: list[Ending]) -> list[s.Group]:
+        """Take in what was read, up to evidence of an end; what comes after that is given back."""
+        for at, group in enumerate(groups):
+            step.group = group
+            for i, signal in enumerate(group.signals):
+                run = self._addressee(group, signal)
+                if run is None:
+                    self._stray(step, group, signal)
+                    continue
+                ending = perform(step, run, signal)
+                if ending is not None:
+                    endings.append(ending)
+                    step.group = None
+                    left = s.Group(group.process, group.run, group.signals[i + 1 :], group.pos)
+                    return [left, *groups[at + 1 :]]
+        step.group = None
+        return []
+
+    def _addressee(self, group: s.Group, signal: s.Signal) -> Run | None:
+        run, process = self.state.active, self.state.process
+        if run is None or process is None or process.name != group.process:
+            return None
+        return run if group.run == run.id or isinstance(signal, _OF_PROCESS) else None
+
+    def _stray(self, step: Step, group: s.Group, signal: s.Signal) -> None:
+        """Of a run that is over, or of a process that nobody is using."""
+        process = self.state.process
+        current = process is not None and process.name == group.process
+        if (
+            current
+            and self.state.active is None
+            and isinstance(signal, s.Exited | s.Gone | s.Broken)
+        ):
+            step.emit(e.ProcessEnded(group.process, type(signal).__name__.lower()))
+            step.do(f.Kill(group.process))
+        else:
+            note_late(step, group.run or None, signal)
+
+    def _commit(self, step: Step, endings: list[Ending]) -> None:
+        """Of all that was observed in this look, one fact decides."""
+        run = self.state.active
+        if not endings or run is None:
+            endings.clear()
+            return
+        fact = decide([ending.fact for ending in endings])
+        of_agent = next((x for x in endings if x.condition is not Condition.BUSY), endings[0])
+        retry = of_agent.retry and fact is of_agent.fact
+        endings.clear()
+        conclude(step, run, Ending(fact, of_agent.condition, of_agent.text, retry))
+
+    # What was asked --------------------------------------------------------------------------
+
+    def _weigh(
+        self, step: Step, commands: Sequence[c.Command], endings: list[Ending]
+    ) -> dict[str, bool]:
+        """What may end the running run is weighed together with what the agent said.
+
+        Gives the runs that were asked to stop, and whether that came in time to matter.
+        """
+        stops: dict[str, bool] = {}
+        for command in commands:
+            run = self.state.active
+            ending: Ending | None = None
+            match command:
+                case c.StopRun() if run is not None and run.id == command.run:
+                    ending = perform(step, run, s.Stop(command.reason, command.by))
+                    stops[run.id] = stops.get(run.id, False) or ending is not None
+                case c.Check():
+                    ending = self._check(step)
+                case c.Lose() if run is not None:
+                    ending = perform(step, run, s.Lost(command.reason, command.detail))
+                case _:
+                    pass
+            if ending is not None:
+                endings.append(ending)
+        return stops
+
+    def _obey(
+        self, step: Step, command: c.Command, early: dict[str, bool]
+    ) -> c.Reply | TurnkeeperError:
+        if isinstance(command, c.StopRun) and command.run in early:
+            return self._stopped(command.run, early[command.run])
+        try:
+            return self._do(step, command)
+        except TurnkeeperError as refused:
+            return refused
+
+    def _do(self, step: Step, command: c.Command) -> c.Reply:
+        match command:
+            case c.Create():
+                return self._create(step, command)
+            case c.Send():
+                answer, ending = submit.send(step, command)
+                self._commit(step, [ending] if ending is not None else [])
+                return answer
+            case c.StopRun():
+                return self._stop(step, command)
+            case c.AnswerApproval():
+                return self._answer(step, command)
+            case c.Adopt():
+                return self._adopt(step, command)
+            case c.ReportChild():
+                child = self.state.children.get(command.child)
+                if child is not None:
+                    told = e.ChildEnded(
+                        command.child, child.session, command.outcome, command.reason
+                    )
+                    step.emit(told, child.parent)
+                return c.Done(self.state.seq)
+            case c.Look():
+                return view(self.state, self.live, command.run, step.now)
+            case c.Check() | c.Lose():
+                return c.Done(self.state.seq)
+            case _:
+                assert_never(command)
+
+    def _create(self, step: Step, command: c.Create) -> c.Reply:
+        if self.state.seq:
+            raise TurnkeeperError(SESSION_EXISTS, f"session {self.state.id} exists")
+        limits = check_patch(command.limits)
+        step.emit(
+            e.SessionCreated(command.agent, command.title, command.cwd, limits, command.labels)
+        )
+        return c.Done(self.state.seq)
+
+    def _stop(self, step: Step, command: c.StopRun) -> c.Reply:
+        state, target = self.state, command.run
+        while command.reason == "parent_ended" and target in state.successors:
+            target = state.successors[target]
+        queued, run = state.find_queued(target), state.active
+        if queued is not None:
+            self._trace_queued(s.Stop)
+            seen = step.seen(None, by=command.by)
+            end_queued(
+                step, queued, Evidence(Kind.CANCELLED, command.reason, step.now.mono, "", seen)
+            )
+            return self._stopped(target, True)
+        if run is not None and run.id == target:
+            ending = perform(step, run, s.Stop(command.reason, command.by))
+            self._commit(step, [ending] if ending is not None else [])
+            return self._stopped(target, ending is not None)
+        if target in state.ended:
+            return self._stopped(target, False)
+        raise TurnkeeperError(UNKNOWN_RUN, f"session {state.id} has no run {target}")
+
+    def _stopped(self, run: str, in_time: bool) -> c.StopAnswer:
+        ended, active = self.state.ended.get(run), self.state.active
+        if ended is not None:
+            return c.StopAnswer(run, "ended", in_time and ended.kind is Kind.CANCELLED)
+        decided = active.decision if active is not None else None
+        cancelled = decided is not None and decided.kind is Kind.CANCELLED
+        return c.StopAnswer(run, "stopping", in_time and cancelled)
+
+    def _answer(self, step: Step, command: c.AnswerApproval) -> c.Reply:
+        approval = self.state.approvals.get(command.approval)
+        if approval is None:
+            raise TurnkeeperError(UNKNOWN_APPROVAL, f"there is no approval {command.approval}")
+        run = self.state.active
+        if approval.decision is not None or run is None:
+            told = f"approval {approval.id} was {approval.decision} before"
+            raise TurnkeeperError(SETTLED, told, decision=approval.decision)
+        perform(step, run, s.Answered(approval.id, command.allow, command.by, command.note))
+        return c.Done(self.state.seq)
+
+    def _adopt(self, step: Step, command: c.Adopt) -> c.Reply:
+        state, run, policy = self.state, self.state.active, self.policy
+        if run is None or run.id != command.parent or run.phase not in RUNNING:
+            raise TurnkeeperError(CHILD_REFUSED, f"run {command.parent} is not running")
+        if command.session == state.id:
+            raise TurnkeeperError(CHILD_REFUSED, "a child runs in a session of its own")
+        depth = (run.message.parent.depth if run.message.parent else 0) + 1
+        if depth > policy.depth_max:
+            raise TurnkeeperError(CHILD_REFUSED, f"{depth} levels are more than {policy.depth_max}")
+        if len(state.children) >= policy.children_max:
+            raise TurnkeeperError(CHILD_REFUSED, f"{len(state.children)} children run already")
+        step.emit(e.ChildStarted(command.child, command.session), run.id)
+        ends_at = min(step.clocks.deadline_at, step.clocks.ceiling_at)
+        not_after = None if math.isinf(ends_at) else step.now.wall + ends_at - step.now.mono
+        return c.Adopted(e.Parent(state.id, run.id, depth, not_after))
+
+    # Clocks and turns ------------------------------------------------------------------------
+
+    def _check(self, step: Step) -> Ending | None:
+        now = step.now.mono
+        for message in self.state.queued():
+            self._trace_queued(s.Tick)
+            if self.live.queue.get(message.run, math.inf) <= now:
+                end_queued(step, message, submit.expired(step, message))
+        run = self.state.active
+        return perform(step, run, s.Tick()) if run is not None else None
+
+    def _schedule(self, step: Step) -> None:
+        """The next run, once nothing runs and nothing is being cleaned up."""
+        if self.state.active is None and not self.holding:
+            waiting = self.state.queued()
+            if waiting:
+                self._trace_queued(s.Start)
+                self._start(step, waiting[0])
+
+    def _start(self, step: Step, message: Message) -> None:
+        limits = submit.limits_of(step, message)
+        not_after = message.parent.not_after if message.parent is not None else None
+        step.live.queue.pop(message.run, None)
+        step.emit(e.RunStarted(message.id, limits, not_after), message.run)
+        run = self.state.active
+        assert run is not None, "run.started makes its run the active one"
+        step.live.clocks = _clocks(run, step.now)
+        begin(step, run)
+
+    def _trace_queued(self, signal: type[s.Signal]) -> None:
+        if self._trace is not None:
+            self._trace(Phase.QUEUED, signal)
+
+    # Restart ---------------------------------------------------------------------------------
+
+    def _wind(self, now: Moment) -> None:
+        """Silence counts from now; what has a date counts from that."""
+        state, live = self.state, self.live
+        for message in state.queued():
+            submit.wind_queue(live, self.policy, state, message, now)
+        run = state.active
+        if run is None:
+            return
+        live.clocks = _clocks(run, now)
+        live.clocks.enter(run.phase, now.mono)
+        for approval in run.open.values():
+            if approval.expires_at is not None:
+                live.approvals[approval.id] = now.mono + max(0.0, approval.expires_at - now.wall)
+
+    def _repeat(self, step: Step, run: Run) -> None:
+        """Do again what may not have been done: frames are numbered, and the rest is harmless."""
+        name = step.process.name
+        match run.phase:
+            case Phase.SWEEPING:
+                step.do(f.Sweep(name))
+            case Phase.TERMINATING:
+                step.do(f.Terminate(name))
+            case Phase.KILLING | Phase.RETRYING:
+                step.do(f.Kill(name))
+            case _:
+                for frame, intent in run.intents.items():
+                    step.do(f.Write(name, frame, intent))
+                    step.clocks.wrote(frame, step.now.mono)
+
+
+def _clocks(run: Run, now: Moment) -> Clocks:
+    """The clocks of a run, however long it has been going on; a child's end with its parent's."""
+    gone_by = max(0.0, now.wall - run.started_at)
+    clocks = Clocks(run.limits, now.mono - gone_by)
+    clocks.enter(Phase.STARTING, now.mono)
+    if run.not_after is not None:
+        clocks.deadline_at = min(clocks.deadline_at, now.mono + run.not_after - now.wall)
+    return clocks

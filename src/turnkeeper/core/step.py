@@ -1,0 +1,105 @@
+"""One step of a session: the facts and the effects that one look at the world leads to.
+
+Decides nothing; it keeps the order. It must not know the rules. Invariant: a fact is applied to
+the state the moment it is emitted, so what is decided next sees it; effects follow their facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnkeeper.core import events as e
+from turnkeeper.core.commands import Policy, Reply
+from turnkeeper.core.effects import Effect, Write
+from turnkeeper.core.errors import TurnkeeperError
+from turnkeeper.core.fold import apply
+from turnkeeper.core.limits import Clocks, Moment, Phase
+from turnkeeper.core.outcome import Sample, Seen
+from turnkeeper.core.signals import Group, Signal
+from turnkeeper.core.state import Process, Run, Session
+
+Trace = Callable[[Phase, type[Signal]], None]
+
+
+class Live:
+    """What is known of a session only while this server lives: clocks, and what was last seen."""
+
+    __slots__ = ("approvals", "clocks", "last", "queue", "sample")
+
+    def __init__(self) -> None:
+        self.clocks: Clocks | None = None
+        self.approvals: dict[str, float] = {}
+        self.queue: dict[str, float] = {}
+        self.last = ""
+        self.sample: Sample | None = None
+
+
+class Step:
+    """Collects what one look at the world leads to."""
+
+    __slots__ = ("effects", "events", "group", "live", "now", "policy", "replies", "state", "trace")
+
+    def __init__(self, state: Session, live: Live, policy: Policy, now: Moment) -> None:
+        self.state = state
+        self.live = live
+        self.policy = policy
+        self.now = now
+        self.events: list[e.Event] = []
+        self.effects: list[Effect] = []
+        self.replies: list[Reply | TurnkeeperError] = []
+        self.group: Group | None = None
+        self.trace: Trace | None = None
+
+    def emit(self, data: e.Fact, run: str | None = None) -> e.Event:
+        """This is now true."""
+        state, group = self.state, self.group
+        pos = 0
+        if group is not None and state.process is not None and state.process.name == group.process:
+            pos = group.pos
+        event = e.Event(state.seq + 1, state.id, run, self.now.wall, data, pos)
+        apply(state, event)
+        self.events.append(event)
+        active, clocks = state.active, self.live.clocks
+        if active is not None and clocks is not None and clocks.phase is not active.phase:
+            clocks.enter(active.phase, self.now.mono)
+        return event
+
+    def do(self, effect: Effect) -> None:
+        """Once the events are stored."""
+        self.effects.append(effect)
+
+    def write_last(self, run: Run) -> None:
+        """Send the frame that the last event called for."""
+        process = self.process
+        self.do(Write(process.name, process.frames, run.intents[process.frames]))
+        self.clocks.wrote(process.frames, self.now.mono)
+
+    @property
+    def process(self) -> Process:
+        process = self.state.process
+        assert process is not None, "a run that has started has a process"
+        return process
+
+    @property
+    def clocks(self) -> Clocks:
+        clocks = self.live.clocks
+        assert clocks is not None, "a run that has started has clocks"
+        return clocks
+
+    def seen(self, run: Run | None, *, clock: str = "", budget_s: float = 0.0, by: str = "",
+             exit_code: int | None = None) -> Seen:  # fmt: skip
+        """What is known now, for whoever asks later why."""
+        clocks = self.live.clocks
+        silent_s = self.now.mono - clocks.since if run is not None and clocks is not None else 0.0
+        return Seen(
+            phase=run.phase.value if run is not None else Phase.QUEUED.value,
+            attempt=run.attempt if run is not None else 0,
+            clock=clock,
+            budget_s=budget_s,
+            silent_s=round(silent_s, 3),
+            last=self.live.last if run is not None else "",
+            tools=tuple(run.tools.values()) if run is not None else (),
+            sample=self.live.sample if run is not None else None,
+            exit_code=exit_code,
+            by=by,
+        )

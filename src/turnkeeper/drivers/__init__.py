@@ -1,0 +1,1 @@
+"""Drivers: each one makes some kind of agent an `Agent` of `turnkeeper.ports`."""

@@ -1,0 +1,133 @@
+"""The few protocols the shell is made of: a clock, ids, agents and their links, the event store.
+
+Decides nothing. It must not know any implementation. Invariant: whatever can block is behind the
+store; an agent's link never blocks its caller and never raises for the agent's faults: all that
+happens is reported as signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from turnkeeper.core.commands import Abilities
+from turnkeeper.core.effects import Intent
+from turnkeeper.core.events import Event
+from turnkeeper.core.limits import Limits, Moment
+from turnkeeper.core.signals import Group
+
+
+class Clock(Protocol):
+    """Time, fed in. `mono` is the time of the event loop that timers are armed on."""
+
+    def now(self) -> Moment: ...
+
+
+class Ids(Protocol):
+    """Names for what is new: unguessable, never used twice. `new("m")` gives `m_…`."""
+
+    def new(self, prefix: str) -> str: ...
+
+
+Sink = Callable[[Group], None]
+"""Takes what a link has read. Called on the event loop; returns at once."""
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """Which process to have ready, for which run, and what of the agent's own to resume."""
+
+    process: str
+    session: str
+    run: str
+    conversation: str | None
+    cwd: str
+    limits: Limits
+
+
+class Link(Protocol):
+    """The hold on one process or connection of an agent. No method blocks; all of them report
+    through the sink. A link reports `Gone` when nothing of its tree is left, whatever happened."""
+
+    def ready_for(self, run: str) -> None:
+        """A further run on a living process: report `Ready` when it can take that run's message."""
+
+    def write(self, frame: int, intent: Intent) -> None:
+        """One whole frame. Report `Taken(frame)` when the agent has it. A frame number that it
+        already had is dropped and reported as taken."""
+
+    def poll(self) -> None:
+        """Read what is readable now, and give it to the sink before returning."""
+
+    def sweep(self) -> None:
+        """End what the turn left behind, not the agent; report `Swept`, or `Gone`."""
+
+    def terminate(self) -> None:
+        """Ask the whole tree to go; report `Gone` when none is left."""
+
+    def kill(self) -> None:
+        """Kill the whole tree; report `Gone` when none is left. May be called again."""
+
+    def pause(self) -> None:
+        """Read no more for now: the store is behind."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def detach(self) -> None:
+        """This server goes. An agent in custody goes on; the sink is not called any more."""
+
+
+class Agent(Protocol):
+    """Something that can take a turn; a driver's implementation."""
+
+    @property
+    def abilities(self) -> Abilities: ...
+
+    @property
+    def outlives_server(self) -> bool:
+        """Its processes are in custody and can be reattached after a restart."""
+
+    def open(self, opening: Opening, sink: Sink) -> Link:
+        """A new process. It reports `Ready`, or `Broken` or `Exited`."""
+
+    def reattach(self, opening: Opening, pos: int, sink: Sink) -> Link:
+        """The process of that name, its stream read from `pos`. It reports `Ready` if it is, and
+        whatever it finds; `Gone` if nothing is left."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Events that belong together, in order, and whether the session is then unfinished."""
+
+    session: str
+    epoch: int
+    events: Sequence[Event]
+    unfinished: bool
+
+
+class EventStore(Protocol):
+    """Durable logs. Every method may raise `StoreDown`."""
+
+    async def claim(self, session: str) -> int:
+        """Own the session from now on: a new epoch, larger than any before."""
+
+    async def append(self, batch: Batch) -> None:
+        """All of it or nothing, durably. `Fenced` if the epoch is over; `OutOfOrder` if the first
+        event does not follow the log's last, or a run would end twice."""
+
+    async def read(self, session: str, after: int, limit: int) -> list[Event]:
+        """The events after `after`, at most `limit` of them."""
+
+    async def head(self, session: str) -> int:
+        """The last event's number; 0 for an unknown session."""
+
+    async def unfinished(self) -> list[str]:
+        """The sessions in which something still has to happen."""
+
+    async def session_of(self, run: str) -> str | None:
+        """The session that a run belongs to."""
+
+
+class OutOfOrder(Exception):
+    """An append that does not follow the log: it was stored before, or somebody else wrote."""

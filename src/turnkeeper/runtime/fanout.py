@@ -1,0 +1,151 @@
+"""Watching a session: everyone reads the one log, by cursor.
+
+Decides who is woken and who is cut off. It must not know what the events mean. Invariant: a
+watcher gets every event after its cursor once and in order, from the tail in memory or from the
+store, which is the same log; what is kept for watchers is bounded; nobody waits for a watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from turnkeeper.core.errors import GAP, TurnkeeperError
+from turnkeeper.core.events import Event
+from turnkeeper.ports import EventStore
+
+TAIL_EVENTS = 1024
+PAGE_EVENTS = 512
+BEHIND_MAX = 8192
+
+
+class CutOff(TurnkeeperError):
+    """The watcher read too slowly. `cursor` is the last event it got: it can come back after it."""
+
+    def __init__(self, session: str, cursor: int, head: int) -> None:
+        told = f"a watcher of session {session} got up to event {cursor} while {head} were there"
+        super().__init__(GAP, told, cursor=cursor, head=head)
+        self.cursor = cursor
+        self.head = head
+
+
+class _Tail:
+    """The newest events of one session, and those who watch it."""
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque(maxlen=TAIL_EVENTS)
+        self.head = 0
+        self.watchers: list[Watcher] = []
+
+    def after(self, cursor: int) -> list[Event] | None:
+        """What follows the cursor, or none if that is no longer all here."""
+        if not self.events or self.events[0].seq > cursor + 1:
+            return None
+        start = cursor + 1 - self.events[0].seq
+        stop = min(start + PAGE_EVENTS, len(self.events))
+        return [self.events[i] for i in range(start, stop)]
+
+
+class Watcher:
+    """One reader of one session's log. Use `next` or iterate; `close` when done."""
+
+    def __init__(self, fanout: Fanout, session: str, after: int, behind_max: int) -> None:
+        self.session = session
+        self.cursor = after
+        self._fanout = fanout
+        self._behind_max = behind_max
+        self._head_when_read = 0
+        self._cut_at: int | None = None
+        self._closed = False
+        self._wake = asyncio.Event()
+
+    async def next(self) -> list[Event]:
+        """The next events, waiting for one if need be; none once closed. Raises `CutOff`."""
+        tail = self._fanout.tail(self.session)
+        while not self._closed:
+            if self._cut_at is not None:
+                raise CutOff(self.session, self.cursor, self._cut_at)
+            self._head_when_read = tail.head
+            if self.cursor < tail.head:
+                found = tail.after(self.cursor)
+                if found is None:
+                    found = await self._fanout.page(self.session, self.cursor)
+                if found:
+                    self.cursor = found[-1].seq
+                    return found
+            self._wake.clear()
+            await self._wake.wait()
+        return []
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while events := await self.next():
+            for event in events:
+                yield event
+
+    def woken(self, head: int) -> None:
+        """There is more; or it has let too much pass without reading."""
+        if head - self._head_when_read > self._behind_max:
+            self._cut_at = head
+        self._wake.set()
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cut_at is not None
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        self._fanout.leave(self)
+
+
+class Fanout:
+    """Everyone who watches, by session."""
+
+    def __init__(self, store: EventStore, behind_max: int = BEHIND_MAX) -> None:
+        self._store = store
+        self._behind_max = behind_max
+        self._tails: dict[str, _Tail] = {}
+
+    async def watch(self, session: str, after: int = 0) -> Watcher:
+        """A watcher that gets everything after the cursor `after`."""
+        watcher = Watcher(self, session, after, self._behind_max)
+        tail = self._tails.setdefault(session, _Tail())
+        tail.watchers.append(watcher)
+        try:
+            tail.head = max(await self._store.head(session), tail.head)
+        except BaseException:
+            watcher.close()
+            raise
+        return watcher
+
+    def publish(self, session: str, events: Sequence[Event]) -> None:
+        """These are stored now."""
+        tail = self._tails.get(session)
+        if tail is None:
+            return
+        tail.events.extend(events)
+        tail.head = max(tail.head, events[-1].seq)
+        for watcher in list(tail.watchers):
+            watcher.woken(tail.head)
+            if watcher.is_cut:
+                tail.watchers.remove(watcher)
+
+    def tail(self, session: str) -> _Tail:
+        return self._tails.setdefault(session, _Tail())
+
+    async def page(self, session: str, after: int) -> list[Event]:
+        return await self._store.read(session, after, PAGE_EVENTS)
+
+    def leave(self, watcher: Watcher) -> None:
+        tail = self._tails.get(watcher.session)
+        if tail is not None:
+            if watcher in tail.watchers:
+                tail.watchers.remove(watcher)
+            if not tail.watchers:
+                del self._tails[watcher.session]
+
+    def close(self) -> None:
+        for tail in list(self._tails.values()):
+            for watcher in list(tail.watchers):
+                watcher.close()

@@ -1,0 +1,122 @@
+"""The hands of one session's runs: it opens, writes to, stops and kills the agent's processes.
+
+Decides nothing about endings: it does the effects that the core asks for, rung by rung of the stop
+ladder, and reports what came of them. It must not know drivers. Invariant: each process it was
+asked to end is reported `Gone` in the end, also when there never was one; a driver that raises is
+a broken agent, never a broken session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from turnkeeper.core import effects as f
+from turnkeeper.core.limits import Limits
+from turnkeeper.core.signals import AgentSignal, Broken, Gone, Group
+from turnkeeper.core.state import Session
+from turnkeeper.ports import Agent, Link, Opening, Sink
+
+log = logging.getLogger("turnkeeper.supervisor")
+
+ProcessEffect = f.Open | f.Reattach | f.Write | f.Sweep | f.Terminate | f.Kill
+
+
+class Supervisor:
+    """Holds the links to one session's processes: the one in use, and those being ended."""
+
+    def __init__(self, agent: Agent, state: Session, limits: Limits, sink: Sink) -> None:
+        self._agent = agent
+        self._state = state
+        self._limits = limits
+        self._sink = sink
+        self._links: dict[str, Link] = {}
+        self._detached = False
+
+    def do(self, effect: ProcessEffect) -> None:
+        """One effect, now. Whatever goes wrong with it is the agent's ending, not ours."""
+        try:
+            self._do(effect)
+        except Exception as fault:
+            log.exception("the driver failed at %s for %s", type(effect).__name__, effect.process)
+            self._report(effect.process, Broken("internal", f"its driver failed: {fault!r}"))
+
+    def poll(self) -> None:
+        """What is readable is read before anything is decided without it."""
+        self._each(lambda link: link.poll())
+
+    def pause(self) -> None:
+        self._each(lambda link: link.pause())
+
+    def resume(self) -> None:
+        self._each(lambda link: link.resume())
+
+    def kill_all(self) -> None:
+        """Nothing may go on that cannot be recorded."""
+        for process in list(self._links):
+            self.do(f.Kill(process))
+
+    def adopt(self, state: Session) -> None:
+        """The state was read again from the log; the processes are the same."""
+        self._state = state
+
+    def detach(self) -> None:
+        self._detached = True
+        self._each(lambda link: link.detach())
+        self._links.clear()
+
+    def _do(self, effect: ProcessEffect) -> None:
+        match effect:
+            case f.Open(fresh=True):
+                opening = self._opening(effect.process, effect.run, effect.conversation)
+                self._links[effect.process] = self._agent.open(opening, self._hear)
+            case f.Reattach() if effect.process in self._links:
+                pass
+            case f.Reattach():
+                opening = self._opening(effect.process, effect.run, self._state.conversation)
+                link = self._agent.reattach(opening, effect.pos, self._hear)
+                self._links[effect.process] = link
+            case _:
+                link_or_none = self._links.get(effect.process)
+                if link_or_none is None:
+                    self._report(effect.process, Gone())
+                else:
+                    _on_link(link_or_none, effect)
+
+    def _opening(self, process: str, run: str, conversation: str | None) -> Opening:
+        state = self._state
+        limits = state.active.limits if state.active is not None else self._limits
+        return Opening(process, state.id, run, conversation, state.cwd, limits)
+
+    def _hear(self, group: Group) -> None:
+        if self._detached:
+            return
+        if any(isinstance(signal, Gone) for signal in group.signals):
+            self._links.pop(group.process, None)
+        self._sink(group)
+
+    def _report(self, process: str, signal: AgentSignal) -> None:
+        run = self._state.active
+        self._hear(Group(process, run.id if run is not None else "", (signal,)))
+
+    def _each(self, what: Callable[[Link], None]) -> None:
+        for process, link in list(self._links.items()):
+            try:
+                what(link)
+            except Exception as fault:
+                log.exception("the driver of %s failed", process)
+                self._report(process, Broken("internal", f"its driver failed: {fault!r}"))
+
+
+def _on_link(link: Link, effect: f.Open | f.Write | f.Sweep | f.Terminate | f.Kill) -> None:
+    match effect:
+        case f.Open():
+            link.ready_for(effect.run)
+        case f.Write():
+            link.write(effect.frame, effect.intent)
+        case f.Sweep():
+            link.sweep()
+        case f.Terminate():
+            link.terminate()
+        case f.Kill():
+            link.kill()

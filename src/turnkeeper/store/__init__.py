@@ -1,0 +1,1 @@
+"""Stores: implementations of `turnkeeper.ports.EventStore`."""

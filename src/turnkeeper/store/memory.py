@@ -1,0 +1,63 @@
+"""An event store in memory: for a turn here and now, and for tests. Nothing of it is durable.
+
+Decides order, fences and uniqueness like every store. It must not know what events mean, beyond
+which run they begin or end. Invariant: a batch is all there or not at all; a log has no gap; a
+run ends once; an epoch that is over cannot write.
+"""
+
+from __future__ import annotations
+
+from turnkeeper.core.errors import Fenced
+from turnkeeper.core.events import Event, MessageAccepted, RunEnded, RunRequeued
+from turnkeeper.ports import Batch, OutOfOrder
+
+
+class MemoryStore:
+    """`EventStore` in memory."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, list[Event]] = {}
+        self._epochs: dict[str, int] = {}
+        self._unfinished: dict[str, None] = {}
+        self._runs: dict[str, str] = {}
+        self._ended: set[str] = set()
+
+    async def claim(self, session: str) -> int:
+        self._epochs[session] = self._epochs.get(session, 0) + 1
+        return self._epochs[session]
+
+    async def append(self, batch: Batch) -> None:
+        self.put(batch)
+
+    def put(self, batch: Batch) -> None:
+        """The append itself, at once."""
+        session = batch.session
+        if batch.epoch != self._epochs.get(session):
+            raise Fenced(session, batch.epoch)
+        log = self._logs.setdefault(session, [])
+        if batch.events[0].seq != len(log) + 1:
+            raise OutOfOrder(f"event {batch.events[0].seq} does not follow {len(log)}")
+        ends = [event.run or "" for event in batch.events if isinstance(event.data, RunEnded)]
+        if len(set(ends)) != len(ends) or not self._ended.isdisjoint(ends):
+            raise OutOfOrder(f"one of {', '.join(ends)} would end twice")
+        self._ended.update(ends)
+        log.extend(batch.events)
+        for event in batch.events:
+            if event.run and isinstance(event.data, MessageAccepted | RunRequeued):
+                self._runs[event.run] = session
+        if batch.unfinished:
+            self._unfinished[session] = None
+        else:
+            self._unfinished.pop(session, None)
+
+    async def read(self, session: str, after: int, limit: int) -> list[Event]:
+        return self._logs.get(session, [])[after : after + limit]
+
+    async def head(self, session: str) -> int:
+        return len(self._logs.get(session, ()))
+
+    async def unfinished(self) -> list[str]:
+        return list(self._unfinished)
+
+    async def session_of(self, run: str) -> str | None:
+        return self._runs.get(run)

@@ -1,0 +1,1 @@
+"""The tests of Turnkeeper, by the level at which a behaviour could break."""

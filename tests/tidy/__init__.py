@@ -1,0 +1,1 @@
+"""Tests of the source itself: directions, purity, size, documents and style."""
