@@ -97,7 +97,7 @@ class Agent(Protocol):
         whatever it finds; `Gone` if nothing is left."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """Events that belong together, in order, and whether the session is then unfinished."""
 
     session: str

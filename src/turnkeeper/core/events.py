@@ -22,8 +22,11 @@ Cause = Literal["preempted", "lost", "not_taken"]
 Settlement = Literal["allowed", "denied", "expired", "withdrawn"]
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The data of one kind of event; `version` is that of its shape."""
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The data of one kind of event; `version` is that of its shape.
+
+    Facts are trees of plain data and never part of a cycle, so the collector may pass them by.
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
@@ -38,7 +41,7 @@ class Parent(msgspec.Struct, frozen=True):
     not_after: float | None = None
 
 
-class SessionCreated(Fact, frozen=True):
+class SessionCreated(Fact, frozen=True, gc=False):
     kind = "session.created"
     agent: str
     title: str = ""
@@ -47,7 +50,7 @@ class SessionCreated(Fact, frozen=True):
     labels: dict[str, str] = {}
 
 
-class MessageAccepted(Fact, frozen=True):
+class MessageAccepted(Fact, frozen=True, gc=False):
     """A message is ours. `run` is the run it leads to: its own, or (`steered`) the running one."""
 
     kind = "message.accepted"
@@ -65,14 +68,14 @@ class MessageAccepted(Fact, frozen=True):
     steered: bool = False
 
 
-class MessageDelivered(Fact, frozen=True):
+class MessageDelivered(Fact, frozen=True, gc=False):
     """The agent took the run's message whole."""
 
     kind = "message.delivered"
     frame: int
 
 
-class MessageSteered(Fact, frozen=True):
+class MessageSteered(Fact, frozen=True, gc=False):
     """The running turn took this further message."""
 
     kind = "message.steered"
@@ -80,7 +83,7 @@ class MessageSteered(Fact, frozen=True):
     frame: int
 
 
-class RunRequeued(Fact, frozen=True):
+class RunRequeued(Fact, frozen=True, gc=False):
     """A message goes back to the head of its class, as a new run: the event's `run`."""
 
     kind = "run.requeued"
@@ -89,14 +92,14 @@ class RunRequeued(Fact, frozen=True):
     cause: Cause
 
 
-class RunStarted(Fact, frozen=True):
+class RunStarted(Fact, frozen=True, gc=False):
     kind = "run.started"
     message: str
     limits: Limits
     not_after: float | None = None
 
 
-class AttemptStarted(Fact, frozen=True):
+class AttemptStarted(Fact, frozen=True, gc=False):
     """One try. `process` names the agent's process; `fresh` says that it is a new one."""
 
     kind = "attempt.started"
@@ -106,12 +109,12 @@ class AttemptStarted(Fact, frozen=True):
     conversation: str | None = None
 
 
-class AttemptReady(Fact, frozen=True):
+class AttemptReady(Fact, frozen=True, gc=False):
     kind = "attempt.ready"
     conversation: str | None = None
 
 
-class AttemptFailed(Fact, frozen=True):
+class AttemptFailed(Fact, frozen=True, gc=False):
     """This try failed before any progress; its tree is ended, and then there is another try."""
 
     kind = "attempt.failed"
@@ -120,7 +123,7 @@ class AttemptFailed(Fact, frozen=True):
     detail: str = ""
 
 
-class AttemptEscalated(Fact, frozen=True):
+class AttemptEscalated(Fact, frozen=True, gc=False):
     """The next rung of the stop ladder."""
 
     kind = "attempt.escalated"
@@ -128,7 +131,7 @@ class AttemptEscalated(Fact, frozen=True):
     to: Literal["kill"]
 
 
-class AttemptEnded(Fact, frozen=True):
+class AttemptEnded(Fact, frozen=True, gc=False):
     """`boundary`: the agent is free for the next run. `gone`: nothing of its tree is left."""
 
     kind = "attempt.ended"
@@ -136,7 +139,7 @@ class AttemptEnded(Fact, frozen=True):
     how: Literal["boundary", "gone"]
 
 
-class ProcessEnded(Fact, frozen=True):
+class ProcessEnded(Fact, frozen=True, gc=False):
     """The agent's process ended between two runs."""
 
     kind = "process.ended"
@@ -144,37 +147,37 @@ class ProcessEnded(Fact, frozen=True):
     detail: str = ""
 
 
-class OutputText(Fact, frozen=True):
+class OutputText(Fact, frozen=True, gc=False):
     kind = "output.text"
     text: str
 
 
-class OutputThinking(Fact, frozen=True):
+class OutputThinking(Fact, frozen=True, gc=False):
     kind = "output.thinking"
     text: str
 
 
-class ToolStartedFact(Fact, frozen=True):
+class ToolStartedFact(Fact, frozen=True, gc=False):
     kind = "tool.started"
     tool: str
     name: str
     input: Any = None
 
 
-class ToolProgressFact(Fact, frozen=True):
+class ToolProgressFact(Fact, frozen=True, gc=False):
     kind = "tool.progress"
     tool: str
     text: str = ""
 
 
-class ToolEndedFact(Fact, frozen=True):
+class ToolEndedFact(Fact, frozen=True, gc=False):
     kind = "tool.ended"
     tool: str
     ok: bool = True
     output: str = ""
 
 
-class ApprovalRequested(Fact, frozen=True):
+class ApprovalRequested(Fact, frozen=True, gc=False):
     kind = "approval.requested"
     approval: str
     ref: str
@@ -183,7 +186,7 @@ class ApprovalRequested(Fact, frozen=True):
     expires_at: float | None = None
 
 
-class ApprovalSettled(Fact, frozen=True):
+class ApprovalSettled(Fact, frozen=True, gc=False):
     """`answer`: whether the agent is owed the answer (it did not withdraw the question itself)."""
 
     kind = "approval.settled"
@@ -194,7 +197,7 @@ class ApprovalSettled(Fact, frozen=True):
     answer: bool = True
 
 
-class RunStalling(Fact, frozen=True):
+class RunStalling(Fact, frozen=True, gc=False):
     """Half of a silence budget is gone. Not an ending."""
 
     kind = "run.stalling"
@@ -205,7 +208,7 @@ class RunStalling(Fact, frozen=True):
     seen: Seen
 
 
-class RunStopping(Fact, frozen=True):
+class RunStopping(Fact, frozen=True, gc=False):
     """The decision: how this run will have ended. `interrupt`: politely first."""
 
     kind = "run.stopping"
@@ -216,7 +219,7 @@ class RunStopping(Fact, frozen=True):
     interrupt: bool = False
 
 
-class RunEnded(Fact, frozen=True):
+class RunEnded(Fact, frozen=True, gc=False):
     """The end, once. `text` is the agent's final word; `cleanup` what its tree still needs."""
 
     kind = "run.ended"
@@ -225,7 +228,7 @@ class RunEnded(Fact, frozen=True):
     text: str | None = None
 
 
-class Late(Fact, frozen=True):
+class Late(Fact, frozen=True, gc=False):
     """Something that came too late to count. Kept as evidence, shown to nobody as an answer."""
 
     kind = "late"
@@ -233,18 +236,18 @@ class Late(Fact, frozen=True):
     data: Any = None
 
 
-class ContextLostFact(Fact, frozen=True):
+class ContextLostFact(Fact, frozen=True, gc=False):
     kind = "session.context_lost"
     conversation: str
 
 
-class ChildStarted(Fact, frozen=True):
+class ChildStarted(Fact, frozen=True, gc=False):
     kind = "child.started"
     child: str
     session: str
 
 
-class ChildEnded(Fact, frozen=True):
+class ChildEnded(Fact, frozen=True, gc=False):
     kind = "child.ended"
     child: str
     session: str
@@ -263,7 +266,7 @@ FACTS: tuple[type[Fact], ...] = (
 KINDS: dict[str, type[Fact]] = {fact.kind: fact for fact in FACTS}
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One fact in a session's log. `pos` is how far the agent's stream is consumed with it."""
 
     seq: int

@@ -153,13 +153,17 @@ class Due(NamedTuple):
 class Clocks:
     """The clocks of one run. Volatile: after a restart they are wound again from the log."""
 
-    __slots__ = ("ceiling_at", "deadline_at", "limits", "phase", "since", "stalled", "writes")
+    __slots__ = (
+        "ceiling_at", "deadline_at", "limits", "nearer", "phase", "since", "stalled", "writes",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits, now: float) -> None:
         self.limits = limits
         self.phase = Phase.STARTING
         self.since = now
         self.stalled = False
+        self.nearer = True
+        """Something may now be due earlier than when the timer was armed. Progress only delays."""
         self.writes: dict[int, float] = {}
         self.deadline_at = now + limits.deadline_s if limits.deadline_s else math.inf
         self.ceiling_at = now + limits.ceiling_s if limits.ceiling_s else math.inf
@@ -168,15 +172,19 @@ class Clocks:
         self.phase = phase
         self.since = now
         self.stalled = False
+        self.nearer = True
 
     def progress(self, now: float) -> None:
         """Something got on. It moves silence clocks only: no rung of the ladder takes longer."""
         if self.phase in SILENCE:
             self.since = now
-            self.stalled = False
+            if self.stalled:
+                self.stalled = False
+                self.nearer = True
 
     def wrote(self, frame: int, now: float) -> None:
         self.writes[frame] = now
+        self.nearer = True
 
     def taken(self, frame: int) -> None:
         self.writes.pop(frame, None)

@@ -50,13 +50,13 @@ class Surroundings:
     closed: Callable[[str], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Ask:
     command: c.Command
     answer: asyncio.Future[c.Reply] | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Inbox:
     groups: list[Group] = field(default_factory=list)
     asks: list[_Ask] = field(default_factory=list)
@@ -78,6 +78,7 @@ class SessionActor:
         self._idle: asyncio.Future[None] | None = None
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._fired_out = False
         self._waiters: dict[str, list[asyncio.Future[Outcome]]] = {}
         limits = machine.policy.limits
         self._supervisor = Supervisor(around.agent, machine.state, limits, self.hear)
@@ -194,7 +195,7 @@ class SessionActor:
         for ask, reply in zip(asks, step.replies, strict=True):
             _answer(ask, reply)
         for event in step.events:
-            if isinstance(event.data, RunEnded):
+            if type(event.data) is RunEnded:
                 self._told(event, event.data)
         if self._idle is not None and self.machine.state.active is None and not self._idle.done():
             self._idle.set_result(None)
@@ -285,6 +286,9 @@ class SessionActor:
 
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""
+        if not self.machine.is_nearer() and not self._fired_out:
+            return
+        self._fired_out = False
         due = self.machine.next_at()
         if self._timer is not None:
             if due >= self._timer.when():
@@ -296,6 +300,7 @@ class SessionActor:
 
     def _fired(self) -> None:
         self._timer = None
+        self._fired_out = True
         if self.machine.next_at() > asyncio.get_running_loop().time():
             self._arm()
             return

@@ -11,6 +11,8 @@ from turnkeeper.core.errors import Fenced
 from turnkeeper.core.events import Event, MessageAccepted, RunEnded, RunRequeued
 from turnkeeper.ports import Batch, OutOfOrder
 
+_BEGINNINGS = frozenset({MessageAccepted, RunRequeued})
+
 
 class MemoryStore:
     """`EventStore` in memory."""
@@ -37,14 +39,15 @@ class MemoryStore:
         log = self._logs.setdefault(session, [])
         if batch.events[0].seq != len(log) + 1:
             raise OutOfOrder(f"event {batch.events[0].seq} does not follow {len(log)}")
-        ends = [event.run or "" for event in batch.events if isinstance(event.data, RunEnded)]
-        if len(set(ends)) != len(ends) or not self._ended.isdisjoint(ends):
-            raise OutOfOrder(f"one of {', '.join(ends)} would end twice")
-        self._ended.update(ends)
+        ends = [event.run or "" for event in batch.events if type(event.data) is RunEnded]
+        if ends:
+            if len(set(ends)) != len(ends) or not self._ended.isdisjoint(ends):
+                raise OutOfOrder(f"one of {', '.join(ends)} would end twice")
+            self._ended.update(ends)
         log.extend(batch.events)
         for event in batch.events:
-            if event.run and isinstance(event.data, MessageAccepted | RunRequeued):
-                self._runs[event.run] = session
+            if type(event.data) in _BEGINNINGS:
+                self._runs[event.run or ""] = session
         if batch.unfinished:
             self._unfinished[session] = None
         else:
