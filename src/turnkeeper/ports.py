@@ -36,7 +36,11 @@ Sink = Callable[[Group], None]
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """Which process to have ready, for which run, and what of the agent's own to resume."""
+    """Which process to have ready, for which run, and what of the agent's own to resume.
+
+    `turn_pos` is where in the process's stream the running turn began: a driver that is reattached
+    rebuilds what its codec knew by reading from there, and reports only what lies after `pos`.
+    """
 
     process: str
     session: str
@@ -44,6 +48,7 @@ class Opening(msgspec.Struct, frozen=True):
     conversation: str | None
     cwd: str
     limits: Limits
+    turn_pos: int = 0
 
 
 class Link(Protocol):

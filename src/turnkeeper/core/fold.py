@@ -119,6 +119,8 @@ def _attempt_started(session: Session, event: e.Event, data: e.AttemptStarted) -
     run = _run(session, event)
     if data.fresh:
         session.process = Process(data.process)
+    assert session.process is not None, "an attempt has a process"
+    session.process.turn_pos = session.process.pos
     run.attempt = data.attempt
     run.intents = {}
     run.phase = Phase.STARTING

@@ -74,6 +74,7 @@ class Process(msgspec.Struct):
 
     name: str
     pos: int = 0
+    turn_pos: int = 0
     frames: int = 0
 
 

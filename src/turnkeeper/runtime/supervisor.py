@@ -86,7 +86,8 @@ class Supervisor:
     def _opening(self, process: str, run: str, conversation: str | None) -> Opening:
         state = self._state
         limits = state.active.limits if state.active is not None else self._limits
-        return Opening(process, state.id, run, conversation, state.cwd, limits)
+        turn_pos = state.process.turn_pos if state.process is not None else 0
+        return Opening(process, state.id, run, conversation, state.cwd, limits, turn_pos)
 
     def _hear(self, group: Group) -> None:
         if self._detached:
