@@ -236,6 +236,13 @@ class Late(Fact, frozen=True, gc=False):
     data: Any = None
 
 
+class ConversationFact(Fact, frozen=True, gc=False):
+    """What the agent calls this conversation: the id to resume it by."""
+
+    kind = "session.conversation"
+    conversation: str
+
+
 class ContextLostFact(Fact, frozen=True, gc=False):
     kind = "session.context_lost"
     conversation: str
@@ -259,8 +266,8 @@ FACTS: tuple[type[Fact], ...] = (
     SessionCreated, MessageAccepted, MessageDelivered, MessageSteered, RunRequeued, RunStarted,
     AttemptStarted, AttemptReady, AttemptFailed, AttemptEscalated, AttemptEnded, ProcessEnded,
     OutputText, OutputThinking, ToolStartedFact, ToolProgressFact, ToolEndedFact,
-    ApprovalRequested, ApprovalSettled, RunStalling, RunStopping, RunEnded, Late, ContextLostFact,
-    ChildStarted, ChildEnded,
+    ApprovalRequested, ApprovalSettled, RunStalling, RunStopping, RunEnded, Late, ConversationFact,
+    ContextLostFact, ChildStarted, ChildEnded,
 )  # fmt: skip
 
 KINDS: dict[str, type[Fact]] = {fact.kind: fact for fact in FACTS}

@@ -231,6 +231,10 @@ def _late(session: Session, event: e.Event, data: e.Late) -> None:
         run.unwanted = True
 
 
+def _conversation(session: Session, event: e.Event, data: e.ConversationFact) -> None:
+    session.conversation = data.conversation
+
+
 def _context_lost(session: Session, event: e.Event, data: e.ContextLostFact) -> None:
     session.conversation = None
 
@@ -272,6 +276,7 @@ _APPLY: dict[type[e.Fact], Callable[[Session, e.Event, Any], None]] = {
     e.RunStopping: _stopping,
     e.RunEnded: _ended,
     e.Late: _late,
+    e.ConversationFact: _conversation,
     e.ContextLostFact: _context_lost,
     e.ChildStarted: _child_started,
     e.ChildEnded: _child_ended,

@@ -86,6 +86,12 @@ def _taken(step: Step, run: Run, signal: s.Taken) -> None:
         step.emit(e.MessageSteered(steer.id, signal.frame), run.id)
 
 
+def _conversation(step: Step, run: Run, signal: s.Conversation) -> None:
+    """Agents repeat it every turn; only a new one is a fact."""
+    if signal.id != step.state.conversation:
+        step.emit(e.ConversationFact(signal.id), run.id)
+
+
 def _context_lost(step: Step, run: Run, signal: s.ContextLost) -> None:
     step.emit(e.ContextLostFact(signal.conversation), run.id)
 
@@ -316,6 +322,7 @@ def _again(step: Step, run: Run, signal: s.Gone) -> None:
 
 ACTIONS: dict[str, Action] = {
     "ready": _ready, "delivered": _delivered, "taken": _taken, "context_lost": _context_lost,
+    "conversation": _conversation,
     "text": _text, "thinking": _thinking, "tool_started": _tool_started,
     "tool_progress": _tool_progress, "tool_ended": _tool_ended, "alive": _alive,
     "sampled": _sampled, "steer": _steer, "asked": _asked, "answered": _answered,

@@ -27,6 +27,12 @@ class Ready(Signal, frozen=True, tag=True, gc=False):
     conversation: str | None = None
 
 
+class Conversation(Signal, frozen=True, tag=True, gc=False):
+    """The agent's own id to resume by, from an agent that only tells it once it is at work."""
+
+    id: str
+
+
 class Taken(Signal, frozen=True, tag=True, gc=False):
     """The agent took frame `frame` whole."""
 
@@ -169,9 +175,9 @@ class Lost(Signal, frozen=True, tag=True, gc=False):
 
 
 AgentSignal = (
-    Ready | Taken | Text | Thinking | ToolStarted | ToolProgress | ToolEnded | Asked | Withdrawn
-    | Heartbeat | ContextLost | Finished | Failed | Aborted | Sampled | Broken | Exited | Swept
-    | Gone
+    Ready | Conversation | Taken | Text | Thinking | ToolStarted | ToolProgress | ToolEnded
+    | Asked | Withdrawn | Heartbeat | ContextLost | Finished | Failed | Aborted | Sampled | Broken
+    | Exited | Swept | Gone
 )  # fmt: skip
 """What a driver may report. Encodable, so that a scripted agent can speak it on a wire."""
 

@@ -25,7 +25,11 @@ Row = dict[type[s.Signal], Cell]
 
 def _here(phase: P) -> Row:
     """Life without news: noted for the diagnosis, moves no silence clock but the tool's."""
-    return {s.Heartbeat: Cell("alive", (phase,)), s.Sampled: Cell("sampled", (phase,))}
+    return {
+        s.Heartbeat: Cell("alive", (phase,)),
+        s.Sampled: Cell("sampled", (phase,)),
+        s.Conversation: Cell("conversation", (phase,)),
+    }
 
 
 def _breakdown(*, retry: bool) -> Row:
