@@ -6,7 +6,7 @@ from tests.tidy.source import PACKAGE, Import, Module, imports_of, snippet, sour
 
 EVERYTHING = frozenset(
     "core wire ports custody drivers store runtime projections gateway channels client cli tui"
-    " compose facade testing __init__ __main__".split()
+    " compose facade testing worker __init__ __main__".split()
 )
 
 
@@ -24,19 +24,21 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # the shell
     "custody": parts("core"),
     "store": parts("ports core"),
-    "drivers": parts("wire custody ports core"),
+    "drivers": parts("wire custody worker ports core"),
     "runtime": parts("ports core"),
     "gateway": parts("runtime projections ports core"),
     "channels": parts("ports core"),
     # these speak the network API and share no code with the server
     "client": parts(""),
     "tui": parts("client"),
+    # runs in a process of its own, in whatever environment people's functions need
+    "worker": parts(""),
     # what wires it, and the two that may ask for it
     "compose": EVERYTHING - parts("compose cli tui facade testing __init__ __main__"),
     "facade": parts("compose runtime projections ports core"),
     "cli": parts("compose facade client tui projections ports core __init__"),
     # the top: lazy (see below)
-    "__init__": parts("facade ports core"),
+    "__init__": parts("facade worker ports core"),
     "__main__": parts("cli"),
     # public help for tests, which nothing else may need
     "testing": EVERYTHING,

@@ -1,0 +1,222 @@
+"""What a function is given: its message, and the ways to answer it.
+
+Decides what each word of the public API says on the wire. It must not know pipes. Invariant:
+whatever is said is written before the call returns, so that a crash right after it loses nothing;
+after the turn is over, nothing can be said in its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from turnkeeper.worker.call import Call, Stopped
+from turnkeeper.worker.stdio import Outlet, pieces, plain, shortened
+
+T = TypeVar("T")
+
+
+class Said:
+    """It is said already. Awaiting it lets the event loop breathe, so that a stop can come in."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.sleep(0).__await__()
+
+
+_SAID = Said()
+
+
+class Tool:
+    """One use of a tool, as watchers see it: `with` or `async with` it around the work. Leaving it
+    by an exception says that it failed."""
+
+    def __init__(self, turn: BaseTurn, name: str, input: Any) -> None:
+        self._turn = turn
+        self._name = name
+        self._input = input
+        self.id = turn._name("t")
+        self.output = ""
+        """What came of it; set it before leaving."""
+
+    def progress(self, text: str = "") -> Said:
+        """It is getting on. Keeps the tool's clock from running out."""
+        for piece in pieces(text) if text else ("",):
+            self._turn._send("ToolProgress", tool=self.id, text=piece)
+        return _SAID
+
+    def __enter__(self) -> Tool:
+        self._turn._send("ToolStarted", tool=self.id, name=self._name, input=plain(self._input))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        output = self.output if error is None else self.output or f"{type(error).__name__}: {error}"
+        fields = {"tool": self.id, "ok": error is None, "output": shortened(str(output))}
+        self._turn._send("ToolEnded", even_if_stopped=True, **fields)
+
+    async def __aenter__(self) -> Tool:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, _)
+
+
+class BaseTurn:
+    """What functions of every kind can do with their turn."""
+
+    def __init__(self, call: Call, outlet: Outlet, text: str) -> None:
+        self._call = call
+        self._outlet = outlet
+        self.text = text
+        """The message."""
+
+    @property
+    def run(self) -> str:
+        """The id of this run: new for every turn."""
+        return self._call.run
+
+    @property
+    def session(self) -> str:
+        """The id of the conversation: the same in every turn of it, whatever process it is in."""
+        return self._call.session
+
+    @property
+    def stopped(self) -> bool:
+        """Somebody or some clock has ended this turn: clean up and return."""
+        return self._call.stopped
+
+    def say(self, text: str) -> Said:
+        """A part of the answer."""
+        for piece in pieces(_text_of(text, "say")):
+            self._send("Text", text=piece)
+        return _SAID
+
+    def think(self, text: str) -> Said:
+        """A part of the reasoning; shown apart from the answer."""
+        for piece in pieces(_text_of(text, "think")):
+            self._send("Thinking", text=piece)
+        return _SAID
+
+    def tool(self, name: str, input: Any = None) -> Tool:
+        """A tool at work: `with turn.tool("search", {"q": q}) as tool`, or `async with`."""
+        return Tool(self, name, input)
+
+    def _name(self, letter: str) -> str:
+        return f"{self._call.run}.{letter}{self._call.number()}"
+
+    def _send(self, kind: str, *, even_if_stopped: bool = False, **fields: Any) -> None:
+        if self._call.over:
+            raise RuntimeError(f"the turn {self._call.run} is over: nothing more can be said in it")
+        if not even_if_stopped:
+            self._heed()
+        self._outlet.send(self._call.run, kind, **fields)
+
+    def _heed(self) -> None:
+        """Where a plain function notices that it was stopped."""
+
+
+class Turn(BaseTurn):
+    """The turn of an async function or async generator. A stop cancels it, as `asyncio` does."""
+
+    def __init__(self, call: Call, outlet: Outlet, text: str, rung: asyncio.Event) -> None:
+        super().__init__(call, outlet, text)
+        self._rung = rung
+        self.steering = Steering(self)
+        """Messages that were sent into this running turn: `async for text in turn.steering`."""
+
+    async def ask(self, tool: str, input: Any = None) -> bool:
+        """May I? Waits for a person; no answer in time means no."""
+        ref = self._name("q")
+        self._call.open_question(ref)
+        try:
+            self._send("Asked", ref=ref, tool=tool, input=plain(input))
+            return await self._wait_for(lambda: self._call.answer_to(ref))
+        finally:
+            if self._call.drop_question(ref) is None and not self._call.over:
+                self._send("Withdrawn", ref=ref)
+
+    async def _wait_for(self, look: Callable[[], T | None]) -> T:
+        while (found := look()) is None:
+            self._rung.clear()
+            if (found := look()) is None:
+                await self._rung.wait()
+        return found
+
+
+class Steering:
+    """What was sent into a running turn of an async function, in order."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def poll(self) -> str | None:
+        """The next message if there is one."""
+        return self._turn._call.next_steered()
+
+    def __aiter__(self) -> Steering:
+        return self
+
+    async def __anext__(self) -> str:
+        return await self._turn._wait_for(self.poll)
+
+
+class SyncTurn(BaseTurn):
+    """The turn of a plain function or generator. A stop raises `Stopped` at its next use."""
+
+    def __init__(self, call: Call, outlet: Outlet, text: str) -> None:
+        super().__init__(call, outlet, text)
+        self.steering = SyncSteering(self)
+        """Messages that were sent into this running turn; `for` gives those that are there now."""
+
+    def ask(self, tool: str, input: Any = None) -> bool:
+        """May I? Waits for a person; no answer in time means no."""
+        ref, call = self._name("q"), self._call
+        call.open_question(ref)
+        try:
+            self._send("Asked", ref=ref, tool=tool, input=plain(input))
+            with call.news:
+                call.news.wait_for(lambda: call.stopped or call.answer_to(ref) is not None)
+            self._heed()
+            return call.answer_to(ref) is True
+        finally:
+            if call.drop_question(ref) is None and not call.over:
+                self._send("Withdrawn", even_if_stopped=True, ref=ref)
+
+    def sleep(self, seconds: float) -> None:
+        """Like `time.sleep`, but a stop ends it."""
+        with self._call.news:
+            self._call.news.wait_for(lambda: self._call.stopped, timeout=seconds)
+        self._heed()
+
+    def _heed(self) -> None:
+        if self._call.stopped:
+            raise Stopped(f"the turn {self._call.run} was stopped")
+
+
+class SyncSteering:
+    """What was sent into a running turn of a plain function, in order."""
+
+    def __init__(self, turn: SyncTurn) -> None:
+        self._turn = turn
+
+    def poll(self) -> str | None:
+        """The next message if there is one."""
+        self._turn._heed()
+        return self._turn._call.next_steered()
+
+    def __iter__(self) -> Iterator[str]:
+        while (text := self.poll()) is not None:
+            yield text
+
+
+def _text_of(text: object, verb: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"turn.{verb} takes text, not {type(text).__name__}; wrap it in str()")
+    return text
