@@ -1,0 +1,251 @@
+"""Connections for the HTTP client: the sockets under `httpcore2`, on asyncio.
+
+Decides how a connection is opened, how much of it is buffered, and that a connection on which a
+further request is sent is on probation. It must not know HTTP. Invariant: every socket that it
+opens has the TCP options before its first byte; closing never waits for the other side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore2
+
+from turnkeeper.drivers.http_tcp import Settable, TcpOptions, apply, be_patient
+
+READ_HIGH_BYTES = 256 * 1024
+WRITE_HIGH_BYTES = 64 * 1024
+HAPPY_EYEBALLS_S = 0.25
+
+
+class CertificateRefused(httpcore2.ConnectError):
+    """The other side is not who it should be; another try would not change that."""
+
+
+class _Pipe(asyncio.Protocol):
+    """Bytes of one connection: kept until they are read, with back-pressure both ways."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.received = bytearray()
+        self.ended = False
+        self.ended_by_peer = False
+        self.left = False
+        """We closed it ourselves."""
+        self.error: Exception | None = None
+        self._reading_paused = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._news = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        self._news.set()
+        if len(self.received) > READ_HIGH_BYTES and not self._reading_paused and self.transport:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        self.ended = self.ended_by_peer = True
+        self._news.set()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended = True
+        self.ended_by_peer = self.ended_by_peer or not self.left
+        self.error = self.error or exc
+        self._news.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def wait_received(self, max_bytes: int) -> bytes:
+        """What has come, at least a byte; nothing at the end of the stream."""
+        while not self.received:
+            if self.error is not None:
+                raise self.error
+            if self.ended:
+                return b""
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self.received[:max_bytes])
+        del self.received[:max_bytes]
+        if self._reading_paused and len(self.received) <= READ_HIGH_BYTES // 2 and self.transport:
+            self._reading_paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def wait_written(self) -> None:
+        await self._writable.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class Stream(httpcore2.AsyncNetworkStream):
+    """One connection, with or without TLS."""
+
+    def __init__(self, network: Network, transport: asyncio.Transport, pipe: _Pipe) -> None:
+        self._network = network
+        self._transport = transport
+        self._pipe = pipe
+        self._born = network.generation
+        self._was_answered = False
+        self._probation: asyncio.TimerHandle | None = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            async with asyncio.timeout(timeout):
+                data = await self._pipe.wait_received(max_bytes)
+        except TimeoutError as error:
+            # The kernel's own timeout is a TimeoutError too, and has a number.
+            if error.errno is None:
+                raise httpcore2.ReadTimeout("nothing came") from None
+            raise httpcore2.ReadError(_words(error)) from None
+        except (OSError, ssl.SSLError) as error:
+            raise httpcore2.ReadError(_words(error)) from None
+        self._was_answered = self._was_answered or bool(data)
+        self._end_probation()
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        if self._was_answered:
+            self._was_answered = False
+            self._begin_probation()
+        if self._pipe.ended:
+            raise httpcore2.WriteError("the connection is closed")
+        self._transport.write(buffer)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._pipe.wait_written()
+        except TimeoutError as error:
+            if error.errno is None:
+                raise httpcore2.WriteTimeout("what was sent is not taken") from None
+            raise httpcore2.WriteError(_words(error)) from None
+        except (OSError, ssl.SSLError) as error:
+            raise httpcore2.WriteError(_words(error)) from None
+
+    async def aclose(self) -> None:
+        self._end_probation()
+        self._pipe.left = True
+        self._transport.abort()
+        await asyncio.sleep(0)
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> Stream:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                transport = await loop.start_tls(
+                    self._transport, self._pipe, ssl_context, server_hostname=server_hostname
+                )
+        except ssl.SSLCertVerificationError as error:
+            self._transport.abort()
+            raise CertificateRefused(f"its certificate: {error.verify_message}") from None
+        except TimeoutError:
+            self._transport.abort()
+            raise httpcore2.ConnectTimeout("no TLS handshake") from None
+        except (OSError, ssl.SSLError) as error:
+            self._transport.abort()
+            raise httpcore2.ConnectError(_words(error)) from None
+        except asyncio.CancelledError:
+            self._transport.abort()
+            raise
+        if transport is None:
+            raise httpcore2.ConnectError("the connection was closed in the TLS handshake")
+        self._pipe.transport = transport
+        return Stream(self._network, transport, self._pipe)
+
+    def get_extra_info(self, info: str) -> Any:
+        match info:
+            case "is_readable":  # the pool asks this of an idle connection: is it of no more use?
+                condemned = self._born < self._network.generation
+                return condemned or self._pipe.ended or bool(self._pipe.received)
+            case "ended_by_peer":
+                return self._pipe.ended_by_peer
+            case "server_addr":
+                return self._transport.get_extra_info("peername")
+            case "client_addr":
+                return self._transport.get_extra_info("sockname")
+            case _:
+                return self._transport.get_extra_info(info)
+
+    def _begin_probation(self) -> None:
+        """A further request on this connection: its path may have gone while it was idle."""
+        self._end_probation()
+        tcp = self._network.tcp
+        be_patient(self._socket(), tcp.reused_s)
+        # By then the kernel has given up or the request is acknowledged. A short patience must not
+        # stay: it would also end the connection at the first lost keepalive probe.
+        loop = asyncio.get_running_loop()
+        self._probation = loop.call_later(tcp.reused_s * 1.5, self._end_probation)
+
+    def _end_probation(self) -> None:
+        if self._probation is None:
+            return
+        self._probation.cancel()
+        self._probation = None
+        if not self._pipe.ended and not self._transport.is_closing():
+            be_patient(self._socket(), self._network.tcp.user_s)
+
+    def _socket(self) -> Settable:
+        sock: Settable = self._transport.get_extra_info("socket")
+        return sock
+
+
+class Network(httpcore2.AsyncNetworkBackend):
+    """Opens connections. `generation` grows when idle connections must be thought dead."""
+
+    def __init__(self, tcp: TcpOptions) -> None:
+        self.tcp = tcp
+        self.generation = 0
+
+    def condemn_idle(self) -> None:
+        self.generation += 1
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> Stream:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                transport, pipe = await loop.create_connection(
+                    _Pipe, host, port, happy_eyeballs_delay=HAPPY_EYEBALLS_S
+                )
+        except TimeoutError as error:
+            if error.errno is None:
+                raise httpcore2.ConnectTimeout("no connection in time") from None
+            raise httpcore2.ConnectError(_words(error)) from None
+        except OSError as error:
+            raise httpcore2.ConnectError(_words(error)) from None
+        apply(transport.get_extra_info("socket"), self.tcp)
+        return Stream(self, transport, pipe)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def _words(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
