@@ -1,0 +1,394 @@
+"""The keeper: custody of one agent's process tree, from its start to the proof that none is left.
+
+Decides when to read, when to wake the server, and how the tree dies. It must not know any agent's
+protocol, nor what a frame or a line means. Invariant: what the agent wrote is in the spool before
+anybody is told of it; the exit record is written after the last descendant is reaped and the
+last byte is spooled; without a server for `orphan_s` the tree dies.
+
+It is one process with one thread and one `poll`; it imports almost nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+
+from turnkeeper.custody import evidence, frames, procfs, reaper, record
+from turnkeeper.custody.attend import Door
+from turnkeeper.custody.launch import Agent, NotStarted, Spec, launch
+from turnkeeper.custody.linux import sig
+from turnkeeper.custody.spool import Feed, Spool, drain, read_some
+
+RUNNING = "running"
+TERMINATING = "terminating"
+KILLING = "killing"
+DRAINING = "draining"
+OVER = "over"
+
+KILL_STEP_S = 0.02
+SWEEP_STEP_S = 0.02
+SWEEP_GRACE_S = 1.0
+DISK_STEP_S = 0.1
+DEAF_GRACE_S = 1.0
+FULL_DISK_S = 10.0
+"""After a kill, output waits so long for room on a full disk; then the record says what is lost."""
+QUEUED_MAX = 2 * frames.FRAME_MAX
+ERR_KEPT = 1024 * 1024
+
+
+class Keeper:
+    """One agent's keeper. Its working directory is the process's directory."""
+
+    def __init__(self, spec: Spec, directory: int, door: Door) -> None:
+        self._spec = spec
+        self._directory = directory
+        self._door = door
+        self._agent: Agent | None = None
+        self._out = Spool("out")
+        self._err = Spool("err")
+        self._feed = Feed(-1)
+        self._exit = record.Exit(record.EXITED)
+        self._phase = RUNNING
+        self._poll = select.poll()
+        self._watched: dict[int, int] = {}
+        self._read = 0
+        self._turn = b""
+        self._turn_at = 0
+        self._limited = False
+        self._before: set[reaper.Key] = set()
+        self._last: evidence.Look | None = None
+        self._kill_at = 0.0
+        self._sweep_at: float | None = None
+        self._sweep_asked = False
+        self._deaf_at: float | None = None
+        self._killed_at: float | None = None
+        self._alone_at: float | None = None
+        self._wake, wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake, False)
+        sig.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._asked_to_go = False
+        sig.signal(sig.SIGCHLD, lambda *_: None)
+        sig.signal(sig.SIGTERM, self._on_sigterm)
+
+    def run(self, umask: int, more: list[tuple[int, bytes]]) -> None:
+        """Start the agent and keep it until it is over. `more` came with the order to start it."""
+        record.reserve(self._directory)
+        try:
+            self._agent = launch(self._spec, umask)
+        except NotStarted as fault:
+            self._exit = record.Exit(record.NOT_STARTED, code=fault.number)
+            self._exit.cause = fault.stage
+            self._finish()
+            return
+        self._feed = Feed(self._agent.stdin)
+        self._tell_all()
+        for kind, body in more:
+            self._obey(kind, body)
+        while self._phase != OVER:
+            self._watch()
+            self._turn_once(self._poll.poll(self._timeout_ms()))
+
+    # The loop ------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Ask for what can be acted upon now, and for nothing else."""
+        wanted = {self._wake: select.POLLIN, **self._door.wanted()}
+        agent = self._agent
+        assert agent is not None
+        if agent.stdout >= 0 and not self._out.pending and not self._full():
+            wanted[agent.stdout] = select.POLLIN
+        if agent.stderr >= 0 and not self._err.pending:
+            wanted[agent.stderr] = select.POLLIN
+        if self._feed.waiting:
+            wanted[self._feed.fd] = select.POLLOUT
+        watched = self._watched
+        if wanted == watched:
+            return
+        for fd in watched.keys() - wanted.keys():
+            self._poll.unregister(fd)
+        for fd, mask in wanted.items():
+            if watched.get(fd) != mask:
+                self._poll.register(fd, mask)
+        self._watched = wanted
+
+    def _full(self) -> bool:
+        """The server is behind, or the turn has written all that it may."""
+        if self._phase == DRAINING:
+            return False
+        if self._out.written - self._read >= self._spec.backlog_bytes:
+            return True
+        if self._out.written - self._turn_at >= self._spec.output_bytes:
+            if not self._limited:
+                self._limited = True
+                self._door.tell(frames.number(frames.LIMIT, self._out.written - self._turn_at))
+            return True
+        return False
+
+    def _turn_once(self, ready: list[tuple[int, int]]) -> None:
+        agent = self._agent
+        assert agent is not None
+        for fd, mask in ready:
+            if fd == agent.stdout:
+                self._read_out(agent)
+            elif fd == agent.stderr:
+                self._read_err(agent)
+            elif fd == self._feed.fd:
+                self._pump()
+            elif fd == self._wake:
+                self._drain_wake()
+            else:
+                for kind, body in self._door.serve(fd, mask):
+                    self._obey(kind, body)
+        self._on_time(time.monotonic())
+
+    def _timeout_ms(self) -> int | None:
+        due = [at for at in (self._sweep_at, self._deaf_at, self._alone_at) if at is not None]
+        if self._phase in (TERMINATING, KILLING):
+            due.append(self._kill_at)
+        now = time.monotonic()
+        if self._out.pending or self._err.pending or self._phase == DRAINING:
+            due.append(now + DISK_STEP_S)
+        return max(0, int((min(due) - now) * 1000) + 1) if due else None
+
+    def _on_time(self, now: float) -> None:
+        if self._asked_to_go and self._phase == RUNNING:
+            self._terminate()
+        self._watch_for_server(now)
+        if self._phase in (TERMINATING, KILLING) and now >= self._kill_at:
+            self._kill_step(now)
+        if self._sweep_at is not None and now >= self._sweep_at:
+            self._sweep_step(now)
+        if self._deaf_at is not None and now >= self._deaf_at:
+            self._deaf_at = None
+            self._door.tell(frames.pack(frames.DEAF))
+        if self._out.pending and self._out.flush():
+            self._ring()
+        if self._err.pending:
+            self._err.flush()
+        if self._phase == DRAINING:
+            self._drain(now)
+
+    def _drain_wake(self) -> None:
+        read_some(self._wake)
+        self._reap()
+
+    # The agent's streams -------------------------------------------------------------------
+
+    def _read_out(self, agent: Agent) -> None:
+        data = read_some(agent.stdout)
+        if data is None:
+            os.close(agent.stdout)
+            self._watched.pop(agent.stdout)
+            self._poll.unregister(agent.stdout)
+            agent.stdout = -1
+        elif data:
+            self._out.append(data)
+            self._ring()
+
+    def _read_err(self, agent: Agent) -> None:
+        data = read_some(agent.stderr)
+        if data is None:
+            os.close(agent.stderr)
+            self._watched.pop(agent.stderr)
+            self._poll.unregister(agent.stderr)
+            agent.stderr = -1
+        elif data:
+            self._err.append(data)
+            if self._err.written - self._err.released > 2 * ERR_KEPT:
+                self._err.release(self._err.written - ERR_KEPT)
+
+    def _ring(self) -> None:
+        self._door.ring(frames.number(frames.BELL, self._out.written))
+
+    def _pump(self) -> None:
+        try:
+            for frame_id in self._feed.pump():
+                self._door.tell(frames.pack(frames.TAKEN, frame_id))
+        except OSError:
+            self._deafen()
+
+    def _deafen(self) -> None:
+        """The agent reads no more. If that is because it is going, its exit tells it better."""
+        self._feed.close()
+        self._deaf_at = time.monotonic() + DEAF_GRACE_S
+
+    # Commands ------------------------------------------------------------------------------
+
+    def _obey(self, kind: int, body: bytes) -> None:
+        if kind == frames.WRITE:
+            self._write(body)
+        elif kind == frames.READ:
+            self._read = max(self._read, frames.as_number(body))
+        elif kind == frames.CONSUMED:
+            self._out.release(frames.as_number(body))
+        elif kind == frames.ATTACH:
+            self._read = max(self._read, frames.as_number(body[8:]))
+            self._tell_all()
+        elif kind == frames.TURN:
+            self._begin_turn(body)
+        elif kind == frames.SWEEP and self._phase == RUNNING:
+            self._sweep_asked = False
+            self._sweep_at = time.monotonic()
+            self._sweep_kill_at = self._sweep_at + min(SWEEP_GRACE_S, self._spec.term_s / 2)
+        elif kind == frames.TERMINATE:
+            self._terminate()
+        elif kind == frames.KILL:
+            self._kill()
+        elif kind == frames.SAMPLE and self._phase == RUNNING:
+            self._sample()
+
+    def _write(self, body: bytes) -> None:
+        frame_id, data = frames.split(body)
+        if self._feed.fd < 0:
+            if self._phase == RUNNING and self._deaf_at is None:
+                self._door.tell(frames.pack(frames.DEAF))
+        elif self._feed.queued + len(data) > QUEUED_MAX:
+            self._door.tell(frames.pack(frames.DEAF))
+        elif self._feed.offer(frame_id, data):
+            self._door.tell(frames.pack(frames.TAKEN, frame_id))
+        else:
+            self._pump()
+
+    def _tell_all(self) -> None:
+        """A server came: who is here, and whatever it may not have heard."""
+        agent = self._agent
+        assert agent is not None
+        own = procfs.stat(os.getpid())
+        said = [frames.VERSION, os.getpid(), own.start if own is not None else 0, agent.pid]
+        said += [self._out.written, self._out.released]
+        self._door.tell(frames.pack(frames.HELLO, " ".join(map(str, said)).encode()))
+        self._limited = False
+        if self._feed.fd < 0 and self._phase == RUNNING and self._deaf_at is None:
+            self._door.tell(frames.pack(frames.DEAF))
+        self._alone_at = None
+
+    def _begin_turn(self, turn: bytes) -> None:
+        """What is there now was there before the turn. Said again, it changes nothing."""
+        if turn == self._turn or self._phase != RUNNING:
+            return
+        self._turn, self._turn_at, self._limited = turn, self._out.written, False
+        tree = procfs.descendants(os.getpid())
+        self._before = {reaper.key(one) for one in tree}
+        self._last = self._look(tree)
+
+    # Evidence ------------------------------------------------------------------------------
+
+    def _look(self, tree: list[procfs.Stat]) -> evidence.Look:
+        assert self._agent is not None
+        return evidence.Look(self._agent.pid, tree, self._before)
+
+    def _sample(self) -> None:
+        assert self._agent is not None
+        look = self._look(procfs.descendants(os.getpid()))
+        busy = self._last is not None and look.busy_since(self._last)
+        self._last = look
+        said = evidence.describe(self._agent.pid, look, busy)
+        self._door.tell(frames.pack(frames.SAMPLED, frames.join(said)))
+
+    # Death ---------------------------------------------------------------------------------
+
+    def _on_sigterm(self, *_: object) -> None:
+        self._asked_to_go = True
+
+    def _watch_for_server(self, now: float) -> None:
+        if self._door.attended or not self._spec.orphan_s:
+            self._alone_at = None
+        elif self._alone_at is None:
+            jitter = int.from_bytes(os.urandom(2), "little") / 65536
+            self._alone_at = now + self._spec.orphan_s * (0.9 + 0.1 * jitter)
+        elif now >= self._alone_at and self._phase in (RUNNING, TERMINATING):
+            self._exit.cause = "orphaned"
+            self._exit.detail = f"no server for {self._spec.orphan_s:g} s (orphan_s)"
+            self._kill()
+
+    def _terminate(self) -> None:
+        if self._phase != RUNNING:
+            return
+        self._phase, self._sweep_at, self._deaf_at = TERMINATING, None, None
+        self._kill_at = time.monotonic() + self._spec.term_s
+        reaper.ask(procfs.descendants(os.getpid()))
+        self._reap()
+
+    def _kill(self) -> None:
+        if self._killed_at is None:
+            self._killed_at = time.monotonic()
+        if self._phase in (RUNNING, TERMINATING):
+            self._end_all()
+
+    def _end_all(self) -> None:
+        self._phase, self._kill_at = KILLING, 0.0
+        self._sweep_at = self._deaf_at = None
+        self._kill_step(time.monotonic())
+
+    def _kill_step(self, now: float) -> None:
+        self._phase = KILLING
+        if self._spec.cgroup:
+            reaper.end_cgroup(self._spec.cgroup)
+        reaper.end(lambda: procfs.descendants(os.getpid()))
+        self._kill_at = time.monotonic() + KILL_STEP_S
+        self._reap()
+
+    def _reap(self) -> None:
+        none_left = reaper.reap(self._buried)
+        if none_left and self._phase != OVER:
+            self._phase = DRAINING
+
+    def _buried(self, pid: int, status: int) -> None:
+        if self._agent is None or pid != self._agent.pid:
+            return
+        if os.WIFSIGNALED(status):
+            self._exit.signal = os.WTERMSIG(status)
+        else:
+            self._exit.code = os.WEXITSTATUS(status)
+        self._feed.close()
+        self._deaf_at = None
+        if self._phase in (RUNNING, TERMINATING):
+            self._phase, self._kill_at, self._sweep_at = KILLING, 0.0, None
+
+    def _sweep_step(self, now: float) -> None:
+        """End what the turn started; the agent, and what was there before, go on."""
+        left = [one for one in self._of_turn() if one.alive]
+        if not left:
+            self._sweep_at = None
+            self._door.tell(frames.pack(frames.SWEPT))
+            return
+        if not self._sweep_asked:
+            self._sweep_asked = True
+            reaper.ask(left)
+        elif now >= self._sweep_kill_at:
+            reaper.end(self._of_turn)
+        self._sweep_at = time.monotonic() + SWEEP_STEP_S
+
+    def _of_turn(self) -> list[procfs.Stat]:
+        assert self._agent is not None
+        agent, before = self._agent.pid, self._before
+        tree = procfs.descendants(os.getpid())
+        return [one for one in tree if one.pid != agent and reaper.key(one) not in before]
+
+    def _drain(self, now: float) -> None:
+        """All are dead: what they left in the pipes goes into the spool, then the last word."""
+        agent = self._agent
+        assert agent is not None
+        drain(agent.stdout, self._out)
+        drain(agent.stderr, self._err)
+        stuck = bool(self._out.pending)
+        if stuck and (self._killed_at is None or now < self._killed_at + FULL_DISK_S):
+            return
+        self._exit.lost = len(self._out.pending)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._exit.tail = self._err.tail
+        try:
+            record.write(self._directory, self._exit)
+        except OSError as fault:
+            if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+                return
+        self._phase = OVER
+        if self._spec.cgroup:
+            reaper.remove_cgroup(self._spec.cgroup)
+        self._door.tell(frames.pack(frames.ENDED))
+        self._door.close()
