@@ -141,6 +141,8 @@ class Worker:
         text: str | None = call.text
         try:
             while text is not None:
+                if call.stopped:
+                    return ABORTED
                 turn = Turn(call, self._outlet, text, rung)
                 await _say_async(turn, self._function(turn))
                 inlet.wait_settled()

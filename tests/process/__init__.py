@@ -1,0 +1,1 @@
+"""Behaviours that only real processes and real pipes can break."""

@@ -1,0 +1,1 @@
+"""The worker as a real process on plain pipes."""

@@ -1,0 +1,1 @@
+"""Behaviours of one part, without processes or real time."""

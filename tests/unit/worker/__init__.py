@@ -1,0 +1,1 @@
+"""The worker's parts and its codec, without a process."""
