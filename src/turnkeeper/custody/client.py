@@ -147,6 +147,10 @@ class Custodian:
         if not self._closed:
             self._via_nursery(_Errand(), frames.pack(frames.TEND, name.encode()))
 
+    def again(self, hold: Hold, first: bytes) -> None:
+        if not self._closed:
+            self.loop.call_later(RETRY_S, self._via_nursery, hold, first)
+
     def forget_hold(self, hold: Hold) -> None:
         self._holds.discard(hold)
 

@@ -22,6 +22,7 @@ READ_BYTES = 256 * 1024
 RECV_BYTES = 64 * 1024
 KEEPER_GRACE_S = 10.0
 """A keeper that has not confirmed a kill by then is killed itself: the nursery ends its tree."""
+TRIES = 3
 LOOK_S = (0.01, 0.02, 0.05, 0.1, 0.25)
 """How soon, and then how often, the exit record of a keeper that fell silent is looked for."""
 
@@ -37,6 +38,9 @@ class House(Protocol):
 
     def tend(self, name: str) -> None:
         """Have the nursery see to a process whose keeper may be dead."""
+
+    def again(self, hold: Hold, first: bytes) -> None:
+        """The nursery died before it had begun: ask the next one."""
 
     def forget_hold(self, hold: Hold) -> None: ...
 
@@ -56,6 +60,10 @@ class Hold:
         self._fd = -1
         self._inbox = frames.Inbox()
         self._outbox = bytearray()
+        self._first = b""
+        self._early: bytearray | None = bytearray()
+        """What was sent before a keeper said hello: said again if the nursery dies before that."""
+        self._tries = 1
         self._writing = False
         self._directory = -1
         self._spool = -1
@@ -64,7 +72,7 @@ class Hold:
         self._paused = False
         self._over = False
         self._record: record.Exit | None = None
-        self._keeper: reaper.Key | None = None
+        self.keeper: reaper.Key | None = None
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
@@ -74,7 +82,7 @@ class Hold:
 
     def write(self, frame_id: str, data: bytes) -> None:
         """One whole frame to stdin; `on_taken` when it is through."""
-        if len(data) > frames.FRAME_MAX or len(self._outbox) > 2 * frames.FRAME_MAX:
+        if len(data) > frames.FRAME_MAX or self._unsent() > 2 * frames.FRAME_MAX:
             detail = f"a frame of {len(data)} bytes is too large; at most {frames.FRAME_MAX}"
             self._house.loop.call_soon(self._broken, "protocol_error", detail, False)
             return
@@ -139,7 +147,8 @@ class Hold:
             sock.close()
             return
         self._sock, self._fd = sock, sock.fileno()
-        self._outbox[:0] = first
+        self._first = first
+        self._outbox = bytearray(first + (self._early or b""))
         self._house.loop.add_reader(self._fd, self._on_readable)
         self._flush()
 
@@ -152,9 +161,15 @@ class Hold:
     def _send(self, frame: bytes) -> None:
         if self._over or (self._sock is None and self._looks):
             return
-        self._outbox += frame
-        if not self._writing:
-            self._flush()
+        if self._early is not None:
+            self._early += frame
+        if self._sock is not None:
+            self._outbox += frame
+            if not self._writing:
+                self._flush()
+
+    def _unsent(self) -> int:
+        return len(self._outbox if self._early is None else self._early)
 
     def _flush(self) -> None:
         if self._sock is None:
@@ -232,7 +247,8 @@ class Hold:
 
     def _hello(self, body: bytes) -> None:
         _, pid, start, _, _, released = map(int, body.split()[:6])
-        self._keeper = (pid, start)
+        self.keeper = (pid, start)
+        self._early = None
         self._open()
         if self.pos < released:
             detail = f"its output before byte {released} is given back; {self.pos} was asked for"
@@ -308,6 +324,10 @@ class Hold:
         self._look()
 
     def _no_directory(self) -> None:
+        if self._program is not None and self._tries < TRIES:
+            self._tries += 1
+            self._house.again(self, self._first)
+            return
         if self._program is not None:
             self._broken("spawn_failed", "its keeper ended before it had begun", True)
         self._gone()
@@ -339,9 +359,9 @@ class Hold:
     def _kill_keeper(self) -> None:
         """It does not even confirm a kill: it is stuck itself."""
         self._kill_timer = None
-        if self._over or self._keeper is None:
+        if self._over or self.keeper is None:
             return
-        pid, start = self._keeper
+        pid, start = self.keeper
         keeper = procfs.stat(pid)
         if keeper is not None and keeper.start == start:
             reaper.send(keeper, signal.SIGKILL)

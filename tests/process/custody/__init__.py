@@ -1,0 +1,1 @@
+"""Custody, on real processes: real pipes, real signals, real deaths."""
