@@ -1,0 +1,1 @@
+"""The scripted model on loopback, as clients meet it."""
