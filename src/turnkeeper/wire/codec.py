@@ -4,6 +4,10 @@ Decides nothing; it is the shape that `drivers` stand on. It must not know pipes
 Invariant: a codec is a function of the bytes fed to it and the intents encoded, in order: feeding
 the same bytes again, split anywhere, gives the same signals; frame ids are the same every time, so
 that a frame sent twice is recognised.
+
+To take up a process in mid-life: a new codec, `open` (or `begin`, where the turn is not the
+process's first; codecs whose protocol needs the conversation's id take it when they are made), then
+the bytes from the start of the turn. The turn's intents may be encoded before or after those bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ from turnkeeper.core.signals import AgentSignal
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Bytes for the agent's stdin, to be written whole. `id` is unique within the process."""
+    """Bytes for the agent's stdin, to be written whole. `id` is unique within the process.
+
+    A frame without bytes is taken as soon as it is sent: there was nothing to say any more.
+    """
 
     id: str
     data: bytes
@@ -38,14 +45,17 @@ class Codec(Protocol):
         """The frames of the handshake, for a fresh process. `Ready` is heard when it is done."""
 
     def begin(self, run: str, at: int) -> list[Frame]:
-        """A further run on this process, whose stream is read up to `at`."""
+        """A further run on this process, whose stream is read up to `at`. `Ready` is heard from a
+        `feed` after it; where the agent has nothing to say first, from a `feed` of no bytes."""
 
     def feed(self, data: bytes) -> list[Heard]:
-        """Bytes of the agent's stdout, in order, split anywhere. Never raises: what is not its
-        protocol is heard as `Broken`."""
+        """Bytes of the agent's stdout, in order, split anywhere. Never raises: what breaks its
+        protocol is heard as `Broken`, and nothing after it is heard at all; a stray line that was
+        never meant for us is a sign of life and no more."""
 
     def encode(self, frame: int, intent: Intent) -> list[Frame]:
-        """The frames for the core's frame `frame` (the last one's id is `str(frame)`)."""
+        """The frames for the core's frame `frame` (the last one's id is `str(frame)`). None, if it
+        can only be written after something that is still to be read: then `owed` has it."""
 
     def owed(self) -> list[Frame]:
         """What the protocol itself obliges us to write now (handshake steps, refusals of what we

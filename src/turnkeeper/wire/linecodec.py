@@ -1,0 +1,129 @@
+"""What all codecs of JSON lines share: framing, noise, breakage, and who is spoken of.
+
+Decides which line is a stray one, which is a broken one, and that a broken stream is never heard
+again. It must not know any agent's words. Invariant: every line that is read and means nothing is
+one `Heartbeat`: bytes prove life and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from turnkeeper.core import signals as s
+from turnkeeper.core.signals import AgentSignal
+from turnkeeper.wire.codec import Frame, Heard
+from turnkeeper.wire.framing import LINE_MAX, Lines, NotText, Oversize
+
+T = TypeVar("T")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding may raise. A `msgspec.ValidationError` among them: JSON of another shape."""
+
+HEARTBEAT = s.Heartbeat()
+SHOWN_CHARS = 200
+
+
+class LineCodec:
+    """The frame of a codec; a subclass says what a line means, in `_line`."""
+
+    def __init__(self, *, line_max: int = LINE_MAX) -> None:
+        self._line_max = line_max
+        self._lines = Lines(line_max)
+        self._run = ""
+        self._over = False
+        self._broken = False
+        self._out: list[AgentSignal] = []
+        self._owed: list[Frame] = []
+
+    def feed(self, data: bytes) -> list[Heard]:
+        for item in self._lines.feed(data):
+            if self._broken:
+                break
+            before = len(self._out)
+            if isinstance(item, bytes):
+                self._line(item)
+            else:
+                self._fault(item)
+            if len(self._out) == before:
+                self._out.append(HEARTBEAT)
+        if not self._out:
+            return []
+        signals, self._out = tuple(self._out), []
+        return [Heard(self._run, signals, self._lines.consumed)]
+
+    def owed(self) -> list[Frame]:
+        owed, self._owed = self._owed, []
+        return owed
+
+    def _turn_to(self, run: str, at: int) -> None:
+        """From here on the stream is about `run`."""
+        if not self._run:
+            self._lines = Lines(self._line_max, at)
+        self._run = run
+        self._over = False
+
+    def _line(self, line: bytes) -> None:
+        raise NotImplementedError
+
+    def _end(self, signal: s.Finished | s.Failed | s.Aborted) -> None:
+        """The run's turn is over; told once."""
+        self._over = True
+        self._out.append(signal)
+
+    def _break(self, detail: str, *, retry: bool = True) -> None:
+        self._broken = True
+        self._out.append(s.Broken("protocol_error", detail, retry))
+
+    def _fault(self, item: Oversize | NotText) -> None:
+        self._broken = True
+        if isinstance(item, Oversize):
+            detail = f"it wrote a line of more than {item.line_max} bytes"
+            self._out.append(s.Broken("output_limit", detail))
+        else:
+            detail = f"it wrote a line that is not UTF-8: {item.head!r}"
+            self._out.append(s.Broken("protocol_error", detail, True))
+
+    def _garbled(self, line: bytes) -> bytes | None:
+        """A line that is no JSON: noise, or broken; or else what it must have meant."""
+        if not line.lstrip().startswith(b"{"):
+            return None
+        mended = _without_lone_surrogates(line)
+        if mended is None:
+            self._break(f"it wrote a line that is not JSON: {shown(line)!r}")
+        return mended
+
+
+def shown(line: bytes) -> str:
+    """The beginning of a line, for people."""
+    head = line[:SHOWN_CHARS].decode("utf-8", "replace")
+    return head if len(line) <= SHOWN_CHARS else head + "…"
+
+
+def read(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | None:
+    """What the data says, or none if it says it in another shape."""
+    try:
+        return decoder.decode(data)
+    except UNREADABLE:
+        return None
+
+
+def value(raw: msgspec.Raw) -> Any:
+    """Whatever JSON that is; its text, if no value can be made of it."""
+    try:
+        return msgspec.json.decode(raw)
+    except UNREADABLE:
+        return bytes(raw).decode("utf-8", "replace")
+
+
+def _without_lone_surrogates(line: bytes) -> bytes | None:
+    """JavaScript cuts strings in the middle of a character and writes half of it, as an escape."""
+    if b"\\ud" not in line.lower():
+        return None
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
