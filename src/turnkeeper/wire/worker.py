@@ -1,19 +1,23 @@
 """The worker's JSON lines: signals as they are, each with the run that it is about.
 
 Decides what each line means. It must not know how the worker makes them. Invariant: every line
-stands for itself, so the same bytes give the same signals wherever they are split and whatever came
-before them; a line that is not the worker's is heard as `Broken`, never raised.
+names its run and stands for itself, so late output is never heard as another run's; after a line
+that breaks the protocol nothing is heard any more.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, assert_never
 
 import msgspec
 
 from turnkeeper.core import signals as s
 from turnkeeper.core.effects import Answer, Intent, Interrupt, Say, SteerIn
+from turnkeeper.core.signals import AgentSignal
 from turnkeeper.wire.codec import Frame, Heard
+from turnkeeper.wire.framing import Item, Lines, NotText, Oversize
 
 LINE_BYTES: Final = 4 << 20
 """The longest line; the worker's own are far shorter (`worker.stdio.VALUE_CHARS`)."""
@@ -68,30 +72,31 @@ class WorkerCodec:
     def __init__(self, session: str) -> None:
         self._session = session
         self._run = ""
-        self._pending = bytearray()
-        self._skipping = False
-        self._end = 0
-        self._fed = False
+        self._lines = Lines(LINE_BYTES)
+        self._broken = False
 
     def open(self, run: str, conversation: str | None, cwd: str) -> list[Frame]:
         return self.begin(run, 0)
 
     def begin(self, run: str, at: int) -> list[Frame]:
+        if not self._run:
+            self._lines = Lines(LINE_BYTES, at)
         self._run = run
-        if not self._fed:
-            self._end = at
         return [Frame(f"begin.{run}", _line(Begin(run, self._session)))]
 
     def feed(self, data: bytes) -> list[Heard]:
-        self._fed = True
-        heard: list[Heard] = []
+        heard: list[tuple[str, AgentSignal, int]] = []
+        # A line at a time: what is heard of one run is stored apart from what is heard of another,
+        # and each has to be stored with where it ends.
         start = 0
-        while (stop := data.find(b"\n", start)) >= 0:
-            self._take(data[start:stop], heard)
-            self._finish_line(heard)
-            start = stop + 1
-        self._take(data[start:], heard)
-        return _grouped(heard)
+        while start < len(data) and not self._broken:
+            stop = data.find(b"\n", start) + 1 or len(data)
+            for item in self._lines.feed(data[start:stop]):
+                line = _read(item)
+                self._broken = isinstance(line.signal, s.Broken)
+                heard.append((line.run or self._run, line.signal, self._lines.consumed))
+            start = stop
+        return [_joined(list(group)) for _, group in groupby(heard, key=itemgetter(0))]
 
     def encode(self, frame: int, intent: Intent) -> list[Frame]:
         return [Frame(str(frame), _line(_line_for(intent)))]
@@ -99,45 +104,31 @@ class WorkerCodec:
     def owed(self) -> list[Frame]:
         return []
 
-    def _take(self, part: bytes, heard: list[Heard]) -> None:
-        """A part of a line. A line that grows too long is said once, where it begins; the rest of
-        it is counted and not kept."""
-        self._pending += part
-        if self._skipping:
-            self._end += len(self._pending)
-            self._pending.clear()
-        elif len(self._pending) > LINE_BYTES:
-            detail = f"the worker's line is longer than {LINE_BYTES} bytes"
-            heard.append(Heard(self._run, (s.Broken("protocol_error", detail),), self._end))
-            self._skipping = True
-            self._take(b"", heard)
 
-    def _finish_line(self, heard: list[Heard]) -> None:
-        line, self._pending = bytes(self._pending), bytearray()
-        self._end += len(line) + 1
-        if line.strip() and not self._skipping:
-            heard.append(self._hear(line))
-        self._skipping = False
-
-    def _hear(self, line: bytes) -> Heard:
-        try:
-            said = _decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as fault:
-            detail = f"the worker wrote what is not its protocol ({fault}): {line[:200]!r}"
-            return Heard(self._run, (s.Broken("protocol_error", detail),), self._end)
-        return Heard(said.run or self._run, (said.signal,), self._end)
+def _joined(heard: list[tuple[str, AgentSignal, int]]) -> Heard:
+    run, _, end = heard[-1]
+    return Heard(run, tuple(signal for _, signal, _ in heard), end)
 
 
-def _grouped(heard: list[Heard]) -> list[Heard]:
-    """Neighbours of one run together: they are stored in one transaction."""
-    grouped: list[Heard] = []
-    signals: list[s.AgentSignal] = []
-    for i, one in enumerate(heard):
-        signals += one.signals
-        if i + 1 == len(heard) or heard[i + 1].run != one.run:
-            grouped.append(Heard(one.run, tuple(signals), one.end))
-            signals = []
-    return grouped
+def _read(item: Item) -> Line:
+    """What a line says. Whatever begins with no brace was printed by something that ran before the
+    worker had its pipes: a sign of life and no more."""
+    match item:
+        case Oversize():
+            detail = f"the worker wrote a line of more than {item.line_max} bytes"
+            return Line(s.Broken("output_limit", detail))
+        case NotText():
+            return Line(s.Broken("protocol_error", f"the worker wrote no UTF-8: {item.head!r}"))
+        case bytes():
+            if not item.startswith(b"{"):
+                return Line(s.Heartbeat())
+            try:
+                return _decode(item)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+                detail = f"the worker wrote what is not its protocol ({fault}): {item[:200]!r}"
+                return Line(s.Broken("protocol_error", detail))
+        case _:
+            assert_never(item)
 
 
 def _line_for(intent: Intent) -> SayLine | SteerLine | AnswerLine | InterruptLine:
