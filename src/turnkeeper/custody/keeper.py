@@ -32,7 +32,7 @@ SWEEP_STEP_S = 0.02
 SWEEP_GRACE_S = 1.0
 DISK_STEP_S = 0.1
 DEAF_GRACE_S = 1.0
-FULL_DISK_S = 10.0
+FULL_DISK_S = 3.0
 """After a kill, output waits so long for room on a full disk; then the record says what is lost."""
 QUEUED_MAX = 2 * frames.FRAME_MAX
 ERR_KEPT = 1024 * 1024
