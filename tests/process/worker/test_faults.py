@@ -36,7 +36,8 @@ def test_an_exception_is_told_with_its_message_and_the_users_frames_only() -> No
 def test_a_cause_is_told_too_without_the_librarys_frames() -> None:
     _, detail = failure("fails_in_a_library")
     assert detail.startswith("RuntimeError: bad pattern\n")
-    assert "caused by re.error: missing )" in detail
+    assert "caused by re." in detail
+    assert "missing )" in detail
     assert "sre" not in detail
     assert "_parser" not in detail
 
