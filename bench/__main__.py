@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from bench import supervise
+from bench import custody, supervise
 
 if __name__ == "__main__":
-    sys.exit(0 if supervise.main() else 1)
+    held = [supervise.main(), custody.main()]
+    sys.exit(0 if all(held) else 1)

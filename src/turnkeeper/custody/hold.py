@@ -18,7 +18,7 @@ from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import frames, procfs, reaper, record
 from turnkeeper.custody.program import Breakage, Holder, Program, explain_not_started
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 RECV_BYTES = 64 * 1024
 KEEPER_GRACE_S = 10.0
 """A keeper that has not confirmed a kill by then is killed itself: the nursery ends its tree."""

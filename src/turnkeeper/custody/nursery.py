@@ -272,9 +272,8 @@ def main(root: str, root_id: str, linger_s: str) -> None:
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
-    gc.collect()
+    gc.disable()  # a collection would touch, and so copy, every page that keepers share
     gc.freeze()
-    gc.disable()
     nursery.run()
 
 
