@@ -1,0 +1,43 @@
+"""An agent that speaks a tiny line protocol; see `linecodec.py`. Only the standard library."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        word, _, rest = line.rstrip("\n").partition(" ")
+        if word == "hello":
+            say("ask who")
+        elif word == "told":
+            say("ready")
+        elif word == "say" and rest.startswith("count "):
+            for n in range(int(rest.split()[1])):
+                say(f"text {n}")
+                time.sleep(0.001)
+            say("done")
+        elif word == "say" and rest == "hang":
+            if os.fork() == 0:
+                os.setsid()
+                time.sleep(1000)
+            say("text hanging")
+        elif word == "say" and rest == "die":
+            sys.stderr.write("no more\n")
+            sys.exit(4)
+        elif word == "say":
+            say(f"text {rest}")
+            say("done")
+        elif word == "stop":
+            say("aborted")
+
+
+if __name__ == "__main__":
+    main()
