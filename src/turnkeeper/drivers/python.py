@@ -17,7 +17,12 @@ from typing import Any
 
 import msgspec
 
+from turnkeeper.core.commands import Abilities
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.process import SAMPLE_S, Command, ProcessAgent, ProcessLink
+from turnkeeper.ports import Opening, Sink
+from turnkeeper.wire.worker import WorkerCodec
 from turnkeeper.worker.load import CannotLoad, is_file, split
 from turnkeeper.worker.mark import check, mark_of
 
@@ -45,6 +50,45 @@ class Place(msgspec.Struct, frozen=True):
     name: str
     paths: tuple[str, ...]
     steer: bool = False
+
+
+class PythonAgent(ProcessAgent):
+    """A driver for one function. The target is `MODULE:FUNCTION`, `FILE.py:FUNCTION`, or the
+    function itself."""
+
+    def __init__(
+        self,
+        custodian: Custodian,
+        target: Target,
+        options: PythonOptions | None = None,
+        *,
+        sample_s: float = SAMPLE_S,
+    ) -> None:
+        super().__init__(custodian, sample_s=sample_s)
+        self._options = options or PythonOptions()
+        self._place = locate(target, self._options)
+
+    @property
+    def abilities(self) -> Abilities:
+        """A function that does not look at what is steered in is not given it."""
+        given = self._options.steer
+        steer = self._place.steer if given is None else given
+        return Abilities(steer=steer, interrupt=True, approvals=True, thinking=True)
+
+    def command(self, opening: Opening) -> Command:
+        options, place = self._options, self._place
+        paths = [word for path in place.paths for word in ("--path", path)]
+        # -P: nothing in the session's folder may stand in for a module.
+        argv = (options.python, "-P", "-m", "turnkeeper.worker", place.name, *paths)
+        beat = ("--heartbeat-s", str(options.heartbeat_s))
+        return Command(argv=(*argv, *beat), env=options.env)
+
+    def codec(self, opening: Opening) -> WorkerCodec:
+        return WorkerCodec(opening.session)
+
+    def open(self, opening: Opening, sink: Sink) -> ProcessLink:
+        cwd = opening.cwd or os.path.expanduser(self._options.cwd)
+        return super().open(msgspec.structs.replace(opening, cwd=cwd), sink)
 
 
 def locate(target: Target, options: PythonOptions) -> Place:
