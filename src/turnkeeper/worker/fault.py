@@ -30,19 +30,19 @@ def told(error: BaseException) -> str:
     while current is not None and id(current) not in seen and len(seen) <= CAUSES:
         prefix = "caused by " if seen else ""
         seen.add(id(current))
-        lines += [prefix + _headline(current), *_places(current)]
+        lines += [prefix + headline(current), *_places(current)]
         shown = current.__context__ if not current.__suppress_context__ else None
         current = current.__cause__ or shown
     detail = "\n".join(lines)
     return detail if len(detail) <= DETAIL_CHARS else detail[:DETAIL_CHARS] + "…"
 
 
-def _headline(error: BaseException) -> str:
+def headline(error: BaseException) -> str:
     """`ValueError: no such city`; of a group, its members too; of bad syntax, its place."""
     summary = traceback.TracebackException(type(error), error, None, compact=True)
     first = "".join(summary.format_exception_only()).strip()
     if isinstance(error, BaseExceptionGroup):
-        members = [_headline(member) for member in error.exceptions[:CAUSES]]
+        members = [headline(member) for member in error.exceptions[:CAUSES]]
         return "\n".join([first, *(f"  with {member}" for member in members)])
     return first
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from turnkeeper.worker.call import Call, Stopped
+from turnkeeper.worker.fault import headline
 from turnkeeper.worker.stdio import Outlet, pieces, plain, shortened
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Tool:
 
     def __init__(self, turn: BaseTurn, name: str, input: Any) -> None:
         self._turn = turn
-        self._name = name
+        self._name = str(name)
         self._input = input
         self.id = turn._name("t")
         self.output = ""
@@ -55,7 +56,7 @@ class Tool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        output = self.output if error is None else self.output or f"{type(error).__name__}: {error}"
+        output = self.output or (headline(error) if error is not None else "")
         fields = {"tool": self.id, "ok": error is None, "output": shortened(str(output))}
         self._turn._send("ToolEnded", even_if_stopped=True, **fields)
 
@@ -136,7 +137,7 @@ class Turn(BaseTurn):
         ref = self._name("q")
         self._call.open_question(ref)
         try:
-            self._send("Asked", ref=ref, tool=tool, input=plain(input))
+            self._send("Asked", ref=ref, tool=str(tool), input=plain(input))
             return await self._wait_for(lambda: self._call.answer_to(ref))
         finally:
             if self._call.drop_question(ref) is None and not self._call.over:
@@ -180,7 +181,7 @@ class SyncTurn(BaseTurn):
         ref, call = self._name("q"), self._call
         call.open_question(ref)
         try:
-            self._send("Asked", ref=ref, tool=tool, input=plain(input))
+            self._send("Asked", ref=ref, tool=str(tool), input=plain(input))
             with call.news:
                 call.news.wait_for(lambda: call.stopped or call.answer_to(ref) is not None)
             self._heed()

@@ -102,6 +102,11 @@ def tool_fails(turn: SyncTurn) -> None:
         raise LookupError("nothing found")
 
 
+def tool_fails_oddly(turn: SyncTurn) -> None:
+    with turn.tool(7):  # type: ignore[arg-type]  # a mistake that people make
+        raise OddError
+
+
 async def asks(turn: Turn) -> str:
     return "allowed" if await turn.ask("rm", {"path": "x"}) else "denied"
 

@@ -7,6 +7,7 @@ import pytest
 from tests.process.worker.harness import WorkerProcess, one_turn
 from turnkeeper.core.signals import (
     Asked,
+    Failed,
     Finished,
     Text,
     Thinking,
@@ -54,6 +55,13 @@ def test_a_tool_left_by_an_exception_has_failed() -> None:
     worker, _ = one_turn("tool_fails")
     started = worker.kept(ToolStarted)
     assert worker.kept(ToolEnded) == ToolEnded(started.tool, False, "LookupError: nothing found")
+
+
+def test_a_tool_with_an_odd_name_and_an_odd_exception_breaks_nothing() -> None:
+    worker, word = one_turn("tool_fails_oddly")
+    assert worker.kept(ToolStarted).name == "7"
+    assert "OddError" in worker.kept(ToolEnded).output
+    assert isinstance(word, Failed)
 
 
 @pytest.mark.parametrize("function", ["asks", "asks_plainly"])
