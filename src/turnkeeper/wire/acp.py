@@ -114,6 +114,8 @@ class AcpCodec(RpcCodec):
         match intent:
             case f.Say() | f.SteerIn():
                 return [self._prompt(frame, intent)]
+            case f.Answer() if self._over or intent.ref in self._settled:
+                return [Frame(str(frame), b"")]
             case f.Answer():
                 self._decisions[intent.ref] = (frame, intent)
                 return self._decision(intent.ref)
@@ -269,7 +271,6 @@ class AcpCodec(RpcCodec):
         self._asked[ref] = said
         if self._over or self._cancelled:
             self._owed.append(self._cancel_question(ref))
-            return True
         call = said.tool_call
         tool = self._tools.setdefault(call.tool_call_id, ToolCall(call.tool_call_id))
         tool.learn(call)

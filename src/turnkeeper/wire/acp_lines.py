@@ -11,33 +11,33 @@ from typing import Any
 import msgspec
 
 
-class _Said(msgspec.Struct, rename="camel", gc=False):
+class _Said(msgspec.Struct, rename="camel", frozen=True, gc=False):
     pass
 
 
-class Capabilities(_Said, gc=False):
+class Capabilities(_Said, frozen=True, gc=False):
     load_session: bool = False
 
 
-class Hello(_Said, gc=False):
+class Hello(_Said, frozen=True, gc=False):
     protocol_version: int
     agent_capabilities: Capabilities = Capabilities()
 
 
-class Session(_Said, gc=False):
+class Session(_Said, frozen=True, gc=False):
     session_id: str = ""
 
 
-class Usage(_Said, gc=False):
+class Usage(_Said, frozen=True, gc=False):
     total_tokens: int | None = None
 
 
-class Prompted(_Said, gc=False):
+class Prompted(_Said, frozen=True, gc=False):
     stop_reason: str
     usage: Usage | None = None
 
 
-class Entry(_Said, gc=False):
+class Entry(_Said, frozen=True, gc=False):
     content: str = ""
 
 
@@ -57,17 +57,17 @@ class Update(msgspec.Struct, rename="camel", gc=False):
     meta: Any = msgspec.field(default=None, name="_meta")
 
 
-class Params(_Said, gc=False):
+class Params(_Said, frozen=True, gc=False):
     update: Update
     session_id: str = ""
 
 
-class Option(_Said, gc=False):
+class Option(_Said, frozen=True, gc=False):
     option_id: str
     kind: str = ""
 
 
-class Asking(_Said, gc=False):
+class Asking(_Said, frozen=True, gc=False):
     """`session/request_permission`."""
 
     tool_call: Update

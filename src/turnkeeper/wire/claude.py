@@ -81,6 +81,7 @@ class ClaudeCodec(LineCodec):
         self._inner: dict[str, str] = {}
         self._asked: dict[str, msgspec.Raw] = {}
         self._answers: dict[str, tuple[int, f.Answer]] = {}
+        self._withdrawn: set[str] = set()
 
     def open(self, run: str, conversation: str | None, cwd: str) -> list[Frame]:
         self._turn_to(run, 0)
@@ -107,6 +108,8 @@ class ClaudeCodec(LineCodec):
                 return [_user(frame, intent.text)]
             case f.SteerIn():
                 return [self._steer(frame, intent)]
+            case f.Answer() if self._over or intent.ref in self._withdrawn:
+                return [Frame(str(frame), b"")]
             case f.Answer():
                 self._answers[intent.ref] = (frame, intent)
                 return self._answer(intent.ref)
@@ -158,6 +161,7 @@ class ClaudeCodec(LineCodec):
             case c.ControlResponse():
                 self._responds(said.response)
             case c.ControlCancel():
+                self._withdrawn.add(said.request_id)
                 self._out.append(s.Withdrawn(said.request_id))
             case c.ToolProgress() | c.KeepAlive() | c.CommandLifecycle():
                 pass

@@ -116,7 +116,9 @@ class CodexCodec(RpcCodec):
         """A new run."""
         self._turn = ""
         self._started = False
+        self._turns: set[int] = set()
         self._steers: set[int] = set()
+        self._answered: set[int] = set()
         self._interrupt: int | None = None
         self._ending: s.Finished | s.Failed | s.Aborted | None = None
         self._speech = Speech()
@@ -140,10 +142,11 @@ class CodexCodec(RpcCodec):
         match intent:
             case f.Say():
                 return [self._start_turn(frame, intent.text)]
+            case f.SteerIn() | f.Answer() if self._over:
+                return [Frame(str(frame), b"")]
             case f.SteerIn():
-                if self._over:
-                    return [Frame(str(frame), b"")]
-                self._steers.add(id_of(frame))
+                if id_of(frame) not in self._answered:
+                    self._steers.add(id_of(frame))
                 return [self._start_turn(frame, intent.text)]
             case f.Answer():
                 decision = "accept" if intent.allow else "decline"
@@ -157,6 +160,7 @@ class CodexCodec(RpcCodec):
                 assert_never(intent)
 
     def _start_turn(self, frame: int, text: str) -> Frame:
+        self._turns.add(id_of(frame))
         params = {"threadId": self._thread, "input": [{"type": "text", "text": text}]}
         return self._request(str(frame), id_of(frame), "turn/start", params)
 
@@ -177,9 +181,14 @@ class CodexCodec(RpcCodec):
             self._owed += [self._notice("initialized", "initialized"), self._converse()]
         elif number in (CONVERSE, AFRESH):
             self._converses(begun.thread)
-        elif begun.turn is not None:
+        elif begun.turn is not None and self._is_mine(number):
+            self._answered.add(number)
             self._steers.discard(number)
             self._take_turn(begun.turn.id)
+
+    def _is_mine(self, number: int) -> bool:
+        """A codec that takes up a run may not know yet what was asked in it: then all of it is."""
+        return number in self._turns or not self._turns
 
     def _converses(self, thread: Thread | None) -> None:
         if thread is None:
@@ -209,6 +218,7 @@ class CodexCodec(RpcCodec):
             self._cannot_start("be initialized", fault)
         elif number == CONVERSE and self._resumed is not None:
             self._out.append(s.ContextLost(self._resumed))
+            self._resumed = None
             params = self._thread_params()
             self._owed.append(self._request("afresh", AFRESH, "thread/start", params))
         elif number in (CONVERSE, AFRESH):
@@ -216,7 +226,7 @@ class CodexCodec(RpcCodec):
         elif number in self._steers:
             self._steers.discard(number)
             self._take_turn(self._turn)
-        elif not self._turn and not self._over:
+        elif self._is_mine(number) and not self._turn and not self._over:
             self._end(s.Failed(f"it would not begin the turn: {fault}"))
 
     # What it tells ----------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Codecs, against what real programs wrote and took."""
