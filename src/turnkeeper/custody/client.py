@@ -70,7 +70,10 @@ class Kept(NamedTuple):
 
 
 class Custodian:
-    """All processes in custody under `root`. Belongs to the event loop it was made in."""
+    """All processes in custody under `root`. Belongs to the event loop it was made in.
+
+    `cgroup` is a directory of cgroup v2 that was delegated to us, if the operator has one.
+    """
 
     def __init__(self, root: Path, *, linger_s: float = 60.0, cgroup: Path | None = None) -> None:
         if sys.platform != "linux":
@@ -118,6 +121,9 @@ class Custodian:
         if not (place / record.NAME).exists():
             return False
         shutil.rmtree(place, ignore_errors=True)
+        if self._cgroup is not None:
+            with contextlib.suppress(OSError):
+                (self._cgroup / f"{self._id}-{name}").rmdir()
         return True
 
     def purge(self, older_s: float = 3600.0) -> None:
@@ -172,11 +178,19 @@ class Custodian:
         spec.orphan_s, spec.term_s = program.orphan_s, program.term_s
         spec.backlog_bytes = program.caps.backlog_bytes
         spec.output_bytes = program.caps.output_bytes
-        if self._cgroup is not None:
-            own = self._cgroup / f"{self._id[:8]}-{name}"
-            own.mkdir()
-            spec.cgroup = os.fsencode(own)
+        spec.cgroup = self._make_cgroup(name)
         return spec
+
+    def _make_cgroup(self, name: str) -> bytes:
+        """A group for its tree, where one can be made: the kernel then ends it in one stroke."""
+        if self._cgroup is None:
+            return b""
+        own = self._cgroup / f"{self._id}-{name}"
+        try:
+            own.mkdir()
+        except OSError:
+            return b""
+        return os.fsencode(own)
 
     def _reach(self, hold: Hold, tries: int) -> None:
         """Connect to a living keeper; if there is none, its hold sees what is left."""

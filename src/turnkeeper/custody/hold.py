@@ -9,6 +9,7 @@ agent or its keeper do.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -65,11 +66,11 @@ class Hold:
         """What was sent before a keeper said hello: said again if the nursery dies before that."""
         self._tries = 1
         self._writing = False
-        self._directory = -1
         self._spool = -1
         self._acked = pos
         self._ack_bytes = (program.caps.backlog_bytes if program is not None else 1 << 20) // 4
         self._paused = False
+        self._muted = False
         self._over = False
         self._record: record.Exit | None = None
         self.keeper: reaper.Key | None = None
@@ -130,10 +131,9 @@ class Hold:
         """Let go of it; it stays in custody, and its holder hears no more."""
         self._over = True
         self._disconnect()
-        for fd in (self._spool, self._directory):
-            if fd >= 0:
-                os.close(fd)
-        self._spool = self._directory = -1
+        if self._spool >= 0:
+            os.close(self._spool)
+        self._spool = -1
         for timer in (self._timer, self._kill_timer, self._more):
             if timer is not None:
                 timer.cancel()
@@ -249,26 +249,32 @@ class Hold:
         _, pid, start, _, _, released = map(int, body.split()[:6])
         self.keeper = (pid, start)
         self._early = None
-        self._open()
         if self.pos < released:
+            self._muted = True
             detail = f"its output before byte {released} is given back; {self.pos} was asked for"
             self._broken("internal", detail, False)
-        elif self._program is not None:
+            return
+        self._open()
+        if self._program is not None:
             self._holder.on_started()
         self._continue()
 
     # The spool -----------------------------------------------------------------------------
 
-    def _open(self) -> bool:
-        """Have its directory and its spool open; whether it has any."""
+    def _open(self) -> tuple[bool, record.Exit | None]:
+        """Have its spool open; whether it has a directory, and its exit record if it has one."""
         try:
-            if self._directory < 0:
-                self._directory = self._house.directory_of(self.name)
-            if self._spool < 0:
-                self._spool = os.open("out", os.O_RDONLY, dir_fd=self._directory)
+            directory = self._house.directory_of(self.name)
         except OSError:
-            return False
-        return True
+            return False, None
+        try:
+            said = record.read(directory)
+            if self._spool < 0 and not self._muted:
+                with contextlib.suppress(FileNotFoundError):  # it died before it had one
+                    self._spool = os.open("out", os.O_RDONLY, dir_fd=directory)
+        finally:
+            os.close(directory)
+        return True, said
 
     def _read_once(self) -> bool:
         """Deliver the next piece; whether there may be more."""
@@ -304,9 +310,8 @@ class Hold:
         self._timer = None
         if self._over or self._record is not None:
             return
-        if self._open() or self._directory >= 0:
-            self._record = record.read(self._directory)
-        else:
+        exists, self._record = self._open()
+        if not exists:
             self._no_directory()
             return
         if self._record is not None:

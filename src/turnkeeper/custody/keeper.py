@@ -27,7 +27,7 @@ KILLING = "killing"
 DRAINING = "draining"
 OVER = "over"
 
-KILL_STEP_S = 0.02
+KILL_STEP_S, KILL_STEP_MAX_S = 0.02, 0.5
 SWEEP_STEP_S = 0.02
 SWEEP_GRACE_S = 1.0
 DISK_STEP_S = 0.1
@@ -46,6 +46,7 @@ class Keeper:
         self._directory = directory
         self._door = door
         self._agent: Agent | None = None
+        record.reserve(directory)
         self._out = Spool("out")
         self._err = Spool("err")
         self._feed = Feed(-1)
@@ -60,6 +61,7 @@ class Keeper:
         self._before: set[reaper.Key] = set()
         self._last: evidence.Look | None = None
         self._kill_at = 0.0
+        self._kill_step_s = KILL_STEP_S
         self._sweep_at: float | None = None
         self._sweep_asked = False
         self._deaf_at: float | None = None
@@ -75,7 +77,6 @@ class Keeper:
 
     def run(self, umask: int, more: list[tuple[int, bytes]]) -> None:
         """Start the agent and keep it until it is over. `more` came with the order to start it."""
-        record.reserve(self._directory)
         try:
             self._agent = launch(self._spec, umask)
         except NotStarted as fault:
@@ -328,7 +329,8 @@ class Keeper:
         if self._spec.cgroup:
             reaper.end_cgroup(self._spec.cgroup)
         reaper.end(lambda: procfs.descendants(os.getpid()))
-        self._kill_at = time.monotonic() + KILL_STEP_S
+        self._kill_at = time.monotonic() + self._kill_step_s
+        self._kill_step_s = min(KILL_STEP_MAX_S, self._kill_step_s * 1.2)
         self._reap()
 
     def _reap(self) -> None:

@@ -27,8 +27,9 @@ FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-_libc.prctl.restype = ctypes.c_int
+if SUPPORTED:
+    _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+    _libc.prctl.restype = ctypes.c_int
 
 
 def become_subreaper() -> bool:

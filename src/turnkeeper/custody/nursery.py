@@ -16,7 +16,7 @@ import sys
 import time
 
 from turnkeeper.custody import frames, linux, procfs, reaper, record
-from turnkeeper.custody.attend import Door, Peer, admit, listen
+from turnkeeper.custody.attend import Door, Peer, admit, listen, remove
 from turnkeeper.custody.keeper import Keeper
 from turnkeeper.custody.launch import TAG, Spec, decode
 from turnkeeper.custody.linux import sig
@@ -70,7 +70,7 @@ class Nursery:
 
     def _is_last(self) -> bool:
         """Close the door; whether nobody stood before it. Nobody can come after that."""
-        os.unlink(SOCKET)
+        remove(SOCKET)
         peer = admit(self._listener)
         if peer is None:
             return True
@@ -136,13 +136,10 @@ class Nursery:
         if pid:
             self._keepers[pid] = spec.name
             return
-        try:
-            self._leave(peer)
-            keep(spec, peer, more, self._umask)
-        except OSError as fault:
-            peer.send(frames.pack(frames.REFUSED, str(fault).encode()))
-        finally:
-            os._exit(0)
+        # A fault in here ends the fork loudly, in nursery.log; what it kept falls to the nursery.
+        self._leave(peer)
+        keep(spec, peer, more, self._umask)
+        os._exit(0)
 
     def _leave(self, peer: Peer) -> None:
         """In the child: nothing of the nursery's is ours."""
@@ -165,20 +162,14 @@ class Nursery:
         keepers = set(self._keepers)
         if any(one.alive for one in procfs.descendants(os.getpid(), keepers)):
             return
-        names, self._bereaved = self._bereaved, []
-        for name in names:
-            if name and is_abandoned(name):
-                mourn(name)
+        self._bereaved = [name for name in self._bereaved if is_abandoned(name) and not mourn(name)]
 
     def _end_tagged(self) -> None:
         """The second line: processes that carry our tag and whose keeper is dead."""
         names = {name.encode() for name in self._lost}
         strays = [one for one, name in procfs.tagged(self._prefix) if name in names]
         if not strays:
-            for name in self._lost:
-                if is_abandoned(name):
-                    mourn(name)
-            self._lost = []
+            self._lost = [name for name in self._lost if is_abandoned(name) and not mourn(name)]
             return
         reaper.end(lambda: [found for one in strays for found in with_descendants(one)])
 
@@ -191,12 +182,21 @@ def with_descendants(one: procfs.Stat) -> list[procfs.Stat]:
 
 
 def keep(spec: Spec, peer: Peer, more: list[tuple[int, bytes]], umask: int) -> None:
-    """In the fork: become the keeper of `spec`. `OSError` if its place is taken."""
+    """In the fork: become the keeper of `spec`, or say why its place cannot be had."""
     linux.become_subreaper()
     linux.name_process(b"tk-keeper")
-    directory = settle(spec.name)
-    os.fchdir(directory)
-    keeper = Keeper(spec, directory, Door("ctl", peer, spec.epoch))
+    try:
+        directory = settle(spec.name)
+    except OSError as fault:
+        peer.send(frames.pack(frames.REFUSED, f"it has no place: {fault}".encode()))
+        return
+    try:
+        os.fchdir(directory)
+        keeper = Keeper(spec, directory, Door("ctl", peer, spec.epoch))
+    except OSError as fault:
+        unsettle(spec.name, directory)
+        peer.send(frames.pack(frames.REFUSED, f"it has no place: {fault}".encode()))
+        return
     keeper.run(umask, more)
 
 
@@ -214,6 +214,13 @@ def settle(name: str) -> int:
         os.rmdir(made)
         raise
     return directory
+
+
+def unsettle(name: str, directory: int) -> None:
+    """Nothing was started there: as if it had never been."""
+    for file in os.listdir(directory):
+        os.unlink(file, dir_fd=directory)
+    os.rmdir(f"../{name}")
 
 
 def is_abandoned(name: str) -> bool:
@@ -236,20 +243,21 @@ def is_abandoned(name: str) -> bool:
     return True
 
 
-def mourn(name: str) -> None:
-    """The keeper was lost, and nothing of its tree is left: say so."""
+def mourn(name: str) -> bool:
+    """The keeper was lost, and nothing of its tree is left: say so. False if the disk is full."""
     said = record.Exit(record.KEEPER_LOST)
     said.detail = "its keeper was killed; all that it kept was ended"
     try:
         directory = os.open(f"{PROCESSES}/{name}", os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        return
+        return True
     try:
         record.write(directory, said)
     except OSError:
-        pass
+        return False
     finally:
         os.close(directory)
+    return True
 
 
 def main(root: str, root_id: str, linger_s: str) -> None:

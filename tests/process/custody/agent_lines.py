@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -12,6 +13,15 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def freeze_once() -> bool:
+    """The first process that finds the file `freeze` removes it, and freezes."""
+    try:
+        os.unlink("freeze")
+    except OSError:
+        return False
+    return True
+
+
 def main() -> None:
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
@@ -19,6 +29,8 @@ def main() -> None:
             say("ask who")
         elif word == "told":
             say("ready")
+            if freeze_once():
+                os.kill(os.getpid(), signal.SIGSTOP)
         elif word == "say" and rest.startswith("count "):
             for n in range(int(rest.split()[1])):
                 say(f"text {n}")
@@ -29,6 +41,21 @@ def main() -> None:
                 os.setsid()
                 time.sleep(1000)
             say("text hanging")
+        elif word == "say" and rest.startswith("tool "):
+            say("tool")
+            child = os.fork()
+            if child == 0:
+                until = time.monotonic() + float(rest.split()[2])
+                while time.monotonic() < until:
+                    if rest.split()[1] == "sleeps":
+                        time.sleep(until - time.monotonic())
+                os._exit(0)
+            os.waitpid(child, 0)
+            say("tooled")
+            say("done")
+        elif word == "say" and rest == "freeze":
+            say("text freezing")
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif word == "say" and rest == "die":
             sys.stderr.write("no more\n")
             sys.exit(4)

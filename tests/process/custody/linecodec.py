@@ -49,6 +49,7 @@ class LineCodec:
             return s.Text(rest)
         known: dict[str, s.AgentSignal] = {
             "ready": s.Ready("c1"), "done": s.Finished(), "aborted": s.Aborted(),
+            "tool": s.ToolStarted("t1", "work"), "tooled": s.ToolEnded("t1"),
         }  # fmt: skip
         return known.get(word, s.Broken("protocol_error", f"it said {line!r}"))
 

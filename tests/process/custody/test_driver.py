@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.process.custody.harness import house, in_loop, living_with, wait_true
+from tests.process.custody.harness import house, in_loop
 from tests.process.custody.linecodec import LineAgent
-from turnkeeper.core import commands as c
-from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.effects import Answer, Interrupt, Say
-from turnkeeper.core.limits import Limits, Moment
+from turnkeeper.core.limits import Limits
 from turnkeeper.ports import Opening
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
-from turnkeeper.store.memory import MemoryStore
 
 WAIT_S = 20.0
 
@@ -184,66 +178,6 @@ async def test_the_process_is_looked_at_while_a_run_is_on_and_not_after(tmp_path
         assert len(sink.of(s.Sampled)) == seen
         link.kill()
         await sink.wait_for(s.Gone)
-
-
-# Under the real runtime ----------------------------------------------------------------------
-
-
-class _Clock:
-    def now(self) -> Moment:
-        return Moment(asyncio.get_running_loop().time(), time.time())
-
-
-class _Ids:
-    def new(self, prefix: str) -> str:
-        return f"{prefix}_{uuid.uuid4().hex[:8]}"
-
-
-async def _wait_ended(store: MemoryStore, session: str) -> e.RunEnded:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            for event in await store.read(session, 0, 1000):
-                if isinstance(event.data, e.RunEnded):
-                    return event.data
-            await asyncio.sleep(0.01)
-
-
-@in_loop
-async def test_a_message_sent_through_the_runtime_is_answered_by_a_real_process(
-    tmp_path: Path,
-) -> None:
-    async with house(tmp_path) as custodian:
-        store, agent = MemoryStore(), LineAgent(custodian)
-        policies = {"line": c.Policy(abilities=agent.abilities)}
-        dispatcher = Dispatcher(Ports(store, _Clock(), _Ids(), {"line": agent}, policies))
-        session = await dispatcher.create(c.Create(agent="line"))
-        await dispatcher.send(session, "hello")
-        ended = await _wait_ended(store, session)
-        assert (ended.outcome.kind, ended.outcome.reason) == ("completed", "end_turn")
-        texts = [
-            event.data.text
-            for event in await store.read(session, 0, 1000)
-            if isinstance(event.data, e.OutputText)
-        ]
-        assert texts == ["hello"]
-        await dispatcher.close()
-
-
-@in_loop
-async def test_a_silent_agent_times_out_and_its_whole_tree_dies(tmp_path: Path) -> None:
-    mark = uuid.uuid4().hex
-    async with house(tmp_path) as custodian:
-        store, agent = MemoryStore(), LineAgent(custodian)
-        agent.mark, agent.abilities = mark, c.Abilities()  # it cannot be asked to stop
-        limits = Limits(idle_s=0.3, drain_s=0.2, term_s=0.3)
-        policies = {"line": c.Policy(limits=limits)}
-        dispatcher = Dispatcher(Ports(store, _Clock(), _Ids(), {"line": agent}, policies))
-        session = await dispatcher.create(c.Create(agent="line"))
-        await dispatcher.send(session, "hang")
-        ended = await _wait_ended(store, session)
-        assert (ended.outcome.kind, ended.outcome.reason) == ("timed_out", "idle")
-        await wait_true(lambda: living_with(mark) == [])
-        await dispatcher.close()
 
 
 @in_loop

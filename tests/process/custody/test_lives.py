@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.process.custody.harness import Witness, agent, house, in_loop, kill_keeper, python
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.custody import frames
 from turnkeeper.custody.program import Program
 
 ECHO = ("cat",)
@@ -247,3 +249,51 @@ async def test_processes_of_two_data_directories_know_nothing_of_each_other(
         await mine.wait_output(b"untouched\n")
         assert [one.name for one in ours.list()] == ["p1"]
         await asyncio.sleep(0)
+
+
+@in_loop
+async def test_a_frame_that_a_dying_server_sent_by_half_is_never_written(tmp_path: Path) -> None:
+    async with house(tmp_path) as custodian:
+        first, second = Witness(), Witness()
+        hold = custodian.spawn("p1", agent(*ECHO), first)
+        await first.wait_for("started")
+        hold.detach()
+        whole = frames.pack(frames.WRITE, frames.join([b"1", b"half of a line and the rest\n"]))
+        attach = frames.pack(frames.ATTACH, custodian.epoch.to_bytes(8, "little") + bytes(8))
+        place = os.open(tmp_path / "p" / "p1", os.O_RDONLY)
+        with socket.socket(socket.AF_UNIX) as dying:
+            dying.connect(f"/proc/self/fd/{place}/ctl")
+            dying.sendall(attach + whole[:-10])
+        os.close(place)
+        again = custodian.attach("p1", 0, second)
+        again.write("2", b"whole\n")
+        await second.wait_output(b"\n")
+        assert second.output == b"whole\n"
+        again.write("1", b"half of a line and the rest\n")
+        await second.wait_output(b"rest\n")
+        assert second.output == b"whole\nhalf of a line and the rest\n"
+
+
+@in_loop
+async def test_an_agent_has_its_three_pipes_and_no_descriptor_of_ours(tmp_path: Path) -> None:
+    code = "import os, sys; sys.stdout.write(' '.join(sorted(os.listdir('/proc/self/fd'))) + '\\n')"
+    async with house(tmp_path) as custodian:
+        witness = Witness()
+        custodian.spawn("p1", agent(*python(code)), witness)
+        await witness.wait_gone()
+    assert witness.output.split()[:3] == [b"0", b"1", b"2"]
+    assert len(witness.output.split()) == 4, "and the one that reads the directory"
+
+
+@in_loop
+async def test_what_is_over_for_long_is_forgotten(tmp_path: Path) -> None:
+    async with house(tmp_path) as custodian:
+        over, living = Witness(), Witness()
+        custodian.spawn("p1", agent("true"), over)
+        custodian.spawn("p2", agent(*ECHO), living)
+        await over.wait_gone()
+        await living.wait_for("started")
+        custodian.purge(older_s=3600)
+        assert [kept.name for kept in custodian.list()] == ["p1", "p2"]
+        custodian.purge(older_s=-1)
+        assert [kept.name for kept in custodian.list()] == ["p2"]

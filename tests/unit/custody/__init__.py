@@ -1,0 +1,1 @@
+"""The parts of custody that need no process."""
