@@ -200,21 +200,21 @@ async def test_a_tool_that_burns_a_cpu_is_seen_at_work_and_one_that_sleeps_is_no
     tmp_path: Path, code: str, busy: bool
 ) -> None:
     async with house(tmp_path) as custodian:
-        witness, clock = Witness(), Witness()
+        witness = Witness()
         hold = custodian.spawn("p1", agent(sys.executable, "-u", "-c", BURN, code), witness)
         hold.turn_begins("r1")
         await witness.wait_output(b"up\n")
-        hold.sample()
-        await witness.wait_for("sample")
-        custodian.spawn("p2", agent("sleep", "0.3"), clock)
-        await clock.wait_gone()
-        hold.sample()
-        await witness.wait_until(lambda: len(witness.samples) == 2)
-    first, second = witness.samples
-    assert second.busy is busy
-    assert second.children == 1
-    assert (second.cpu_s > first.cpu_s + 0.1) is busy
-    assert second.state == ("running" if busy else "sleeping")
+        for looks in range(1, 4):
+            hold.sample()
+            await witness.wait_until(lambda n=looks: len(witness.samples) == n)  # type: ignore[misc]
+            clock = Witness()
+            custodian.spawn(f"clock{looks}", agent("sleep", "0.3"), clock)
+            await clock.wait_gone()
+    first, *later = witness.samples
+    assert any(sample.busy for sample in later) is busy
+    assert all(sample.children == 1 for sample in later)
+    assert (later[-1].cpu_s >= first.cpu_s + 0.05) is busy
+    assert any(sample.state == "running" for sample in later) is busy
 
 
 @in_loop
