@@ -137,11 +137,8 @@ class ClaudeCodec(LineCodec):
     def _line(self, line: bytes) -> None:
         try:
             said = c.decoder.decode(line)
-        except msgspec.ValidationError:
-            self._unknown(line)
-            return
-        except UNREADABLE:
-            mended = self._garbled(line)
+        except UNREADABLE as fault:
+            mended = self._garbled(line, fault)
             if mended is not None:
                 self._line(mended)
             return
@@ -168,8 +165,8 @@ class ClaudeCodec(LineCodec):
             case _:
                 assert_never(said)
 
-    def _unknown(self, line: bytes) -> None:
-        """JSON of a shape we do not know: no matter, unless a turn hangs on it."""
+    def _misshapen(self, line: bytes) -> None:
+        """No matter, unless a turn hangs on it."""
         head = read(c.head, line)
         if head is not None and head.type in c.ESSENTIAL:
             self._break(f"it wrote a {head.type} that cannot be read: {shown(line)!r}")

@@ -73,10 +73,8 @@ class RpcCodec(LineCodec):
     def _line(self, line: bytes) -> None:
         try:
             said = _decoder.decode(line)
-        except msgspec.ValidationError:
-            return
-        except UNREADABLE:
-            mended = self._garbled(line)
+        except UNREADABLE as fault:
+            mended = self._garbled(line, fault)
             if mended is not None:
                 self._line(mended)
             return

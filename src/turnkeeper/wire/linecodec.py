@@ -86,14 +86,29 @@ class LineCodec:
             detail = f"it wrote a line that is not UTF-8: {item.head!r}"
             self._out.append(s.Broken("protocol_error", detail, True))
 
-    def _garbled(self, line: bytes) -> bytes | None:
-        """A line that is no JSON: noise, or broken; or else what it must have meant."""
+    def _misshapen(self, line: bytes) -> None:
+        """A line that is JSON, of a shape that we do not know."""
+
+    def _garbled(self, line: bytes, fault: Exception) -> bytes | None:
+        """A line that could not be read: noise, or broken; or else what it must have meant."""
         if not line.lstrip().startswith(b"{"):
+            return None
+        if isinstance(fault, msgspec.ValidationError) and _is_json(line):
+            self._misshapen(line)
             return None
         mended = _without_lone_surrogates(line)
         if mended is None:
             self._break(f"it wrote a line that is not JSON: {shown(line)!r}")
         return mended
+
+
+def _is_json(line: bytes) -> bool:
+    """A wrong shape is noticed before the rest of a line is looked at."""
+    try:
+        msgspec.json.decode(line)
+    except UNREADABLE as fault:
+        return isinstance(fault, msgspec.ValidationError)
+    return True
 
 
 def shown(line: bytes) -> str:
@@ -107,7 +122,8 @@ def read(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | Non
     try:
         return decoder.decode(data)
     except UNREADABLE:
-        return None
+        mended = _without_lone_surrogates(bytes(data))
+    return read(decoder, mended) if mended is not None else None
 
 
 def value(raw: msgspec.Raw) -> Any:
@@ -115,15 +131,21 @@ def value(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except UNREADABLE:
-        return bytes(raw).decode("utf-8", "replace")
+        mended = _without_lone_surrogates(bytes(raw))
+    return (
+        value(msgspec.Raw(mended)) if mended is not None else bytes(raw).decode("utf-8", "replace")
+    )
 
 
 def _without_lone_surrogates(line: bytes) -> bytes | None:
-    """JavaScript cuts strings in the middle of a character and writes half of it, as an escape."""
+    """JavaScript cuts strings in the middle of a character and writes half of it, as an escape.
+    None, if that is not what ails the line."""
     if b"\\ud" not in line.lower():
         return None
     try:
         text = json.dumps(json.loads(line), ensure_ascii=False)
     except (ValueError, RecursionError):
+        return None
+    if not any("\ud800" <= char <= "\udfff" for char in text):
         return None
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -11,21 +11,21 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag=True, gc=False):
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True, tag=True, gc=False):
+class ThinkingDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ToolDelta(msgspec.Struct, frozen=True, tag=True, gc=False):
+class ToolDelta(msgspec.Struct, frozen=True, gc=False):
     """A call's input is being written: progress, and nothing to act on."""
 
     id: str
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag=True, gc=False):
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """The model wants a tool run. `input` is text where the model wrote no JSON."""
 
     id: str
@@ -36,13 +36,13 @@ class ToolCall(msgspec.Struct, frozen=True, tag=True, gc=False):
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused", "paused"]
 
 
-class Stopped(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Stopped(msgspec.Struct, frozen=True, gc=False):
     """The model is done, for this request. `paused`: it wants to be asked to go on."""
 
     reason: StopReason
 
 
-class ModelError(msgspec.Struct, frozen=True, tag=True, gc=False):
+class ModelError(msgspec.Struct, frozen=True, gc=False):
     """`status` is HTTP's, 0 where the error came within a stream; `retryable` says that the same
     request may well succeed later, and has not been answered."""
 
@@ -52,7 +52,7 @@ class ModelError(msgspec.Struct, frozen=True, tag=True, gc=False):
     retryable: bool
 
 
-class Ping(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Ping(msgspec.Struct, frozen=True, gc=False):
     """The other end lives. That is no progress."""
 
 

@@ -1,0 +1,1 @@
+"""Properties that must hold for whatever hypothesis can think of."""
