@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from bench import custody, supervise
+from bench import custody, supervise, wire
 
 if __name__ == "__main__":
-    held = [supervise.main(), custody.main()]
+    held = [supervise.main(), wire.main(), custody.main()]
     sys.exit(0 if all(held) else 1)
