@@ -11,9 +11,14 @@ import sys
 import time
 
 
+LIFE_S = 60
+"""Should custody be broken, a test must not leave its machine full of processes."""
+
+
 def stay() -> None:
+    signal.alarm(LIFE_S)
     while True:
-        time.sleep(3600)
+        time.sleep(LIFE_S)
 
 
 def child(then: object = stay) -> int:
@@ -54,7 +59,7 @@ def spawner() -> None:
     """200 a second, each orphaned and in a session of its own."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
+    for _ in range(1000):
         child(twice_forked)
         time.sleep(0.005)
 
@@ -62,7 +67,7 @@ def spawner() -> None:
 def nameless() -> None:
     """Without our environment: only its command line tells."""
     os.setsid()
-    code = "import time\nwhile True: time.sleep(3600)"
+    code = f"import time; time.sleep({LIFE_S})"
     os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code, sys.argv[2]], {})
 
 
