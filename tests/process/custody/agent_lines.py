@@ -7,6 +7,8 @@ import signal
 import sys
 import time
 
+LIFE_S = 60
+
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
@@ -39,7 +41,7 @@ def main() -> None:
         elif word == "say" and rest == "hang":
             if os.fork() == 0:
                 os.setsid()
-                time.sleep(1000)
+                time.sleep(LIFE_S)
             say("text hanging")
         elif word == "say" and rest.startswith("tool "):
             say("tool")

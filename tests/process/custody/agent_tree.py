@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 
-
 LIFE_S = 60
 """Should custody be broken, a test must not leave its machine full of processes."""
 
