@@ -12,10 +12,10 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench sim format clean force
+.PHONY: help setup run test test-agents check bench sim format clean force
 
 help: ## Say what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 # The environment is made anew when the pins change, or when it belongs to another Python or place.
 ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
@@ -37,6 +37,10 @@ run: $(READY) ## Say hello to the demo agent
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal tests $(ARGS)
 
+test-agents: $(READY) ## Install the real agent programs and test with them, offline
+	@$(BIN)/python -m tests.agents.install
+	sh scripts/offline $(BIN)/python -m pytest -m agents tests $(ARGS)
+
 check: $(READY) ## Check format, lint, types and tidiness
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -57,5 +61,5 @@ clean: ## Remove what make made
 	@for venv in '$(VENV)' .venv .venv-*; do \
 		if [ -e "$$venv/made-by-make" ]; then rm -rf "$$venv"; fi; \
 	done
-	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .agents
 	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -34,6 +34,10 @@ _COMMAND = re.compile(
 )
 
 
+NOT_THE_USERS = ("<system-reminder>", "<session>")
+"""Texts that agents add themselves; the second asks for a title, quoting the user's words."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """`name` is None for the shell tool, whatever it is called; then `input` is the command."""
@@ -63,7 +67,7 @@ class Plan:
 def choose(texts: Sequence[str], tool_result: str | None) -> Plan:
     """The plan for a request whose last turn has these texts, or is a tool's result."""
     for text in reversed(texts):
-        if text.lstrip().startswith("<system-reminder>"):
+        if text.lstrip().startswith(NOT_THE_USERS):
             continue
         if found := _COMMAND.findall(text):
             return parse(found[-1].strip())
