@@ -19,7 +19,9 @@ from tests.tidy.source import (
 MAY_CATCH_EVERYTHING: dict[str, str] = {}
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.
-SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {}
+SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {
+    "tests/unit/drivers/": "the demo agent plays on a virtual loop",
+}
 
 TOO_LONG_A_SLEEP_S = 0.1
 EVERYTHING = frozenset({"Exception", "BaseException", "builtins.Exception"})

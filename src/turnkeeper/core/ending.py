@@ -150,6 +150,7 @@ def _give_back(step: Step, run: Run, fact: Evidence) -> None:
 def _requeue(step: Step, run: Run, message: Message, cause: e.Cause) -> None:
     name = run_name(message.id, message.generation + 1)
     step.emit(e.RunRequeued(message.id, run.id, cause), name)
+    step.requeued = True
 
 
 def _stop_children(step: Step, run: str) -> None:

@@ -122,17 +122,21 @@ def _attempt_started(session: Session, event: e.Event, data: e.AttemptStarted) -
     run.attempt = data.attempt
     run.intents = {}
     run.phase = Phase.STARTING
+    run.last = ""
 
 
 def _attempt_ready(session: Session, event: e.Event, data: e.AttemptReady) -> None:
     run = _run(session, event)
     session.conversation = data.conversation or session.conversation
     run.phase = Phase.DELIVERING
+    run.last = "ready"
     _intend(session, run, Say(run.id, run.message.id, run.message.text))
 
 
 def _delivered(session: Session, event: e.Event, data: e.MessageDelivered) -> None:
-    _run(session, event).phase = Phase.WAITING
+    run = _run(session, event)
+    run.phase = Phase.WAITING
+    run.last = "message taken"
 
 
 def _steered(session: Session, event: e.Event, data: e.MessageSteered) -> None:
@@ -142,6 +146,7 @@ def _steered(session: Session, event: e.Event, data: e.MessageSteered) -> None:
 def _progress(session: Session, event: e.Event, data: e.Fact) -> None:
     run = _run(session, event)
     run.observed = True
+    run.last = type(data).kind
     if run.phase is not Phase.DRAINING:
         run.phase = run.active_phase()
 

@@ -26,11 +26,11 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.limits import RUNNING, Clocks, Moment, Phase, check_patch
+from turnkeeper.core.limits import REKILL_S, RUNNING, Clocks, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
-from turnkeeper.core.run import begin, note_late, perform
+from turnkeeper.core.run import begin, expire, note_late, perform
 from turnkeeper.core.state import Message, Run, Session
-from turnkeeper.core.step import Live, Step, Trace
+from turnkeeper.core.step import Dying, Live, Step, Trace
 from turnkeeper.core.view import view
 
 _OF_PROCESS = (s.Ready, s.Taken, s.Heartbeat, s.Sampled, s.Broken, s.Exited, s.Swept, s.Gone)
@@ -89,6 +89,12 @@ class Machine:
         nearer, clocks.nearer = clocks.nearer, False
         return nearer
 
+    def stored(self, step: Step, now: Moment) -> None:
+        """The step's events are stored, and its effects are done now: a slow store is no excuse to
+        give the agent less time."""
+        if self.live.clocks is not None:
+            self.live.clocks.done(step.now.mono, now.mono)
+
     def next_at(self) -> float:
         """When to look at the clocks again, at the earliest; infinity for never."""
         live = self.live
@@ -97,6 +103,8 @@ class Machine:
             nearest = min(nearest, min(live.approvals.values()))
         if live.queue:
             nearest = min(nearest, min(live.queue.values()))
+        if live.dying is not None:
+            nearest = min(nearest, live.dying.killed_at + REKILL_S)
         return nearest
 
     def _new_step(self, now: Moment) -> Step:
@@ -118,7 +126,6 @@ class Machine:
                 ending = perform(step, run, signal)
                 if ending is not None:
                     endings.append(ending)
-                    step.group = None
                     left = s.Group(group.process, group.run, group.signals[i + 1 :], group.pos)
                     return [left, *groups[at + 1 :]]
         step.group = None
@@ -130,17 +137,21 @@ class Machine:
             return None
         return run if group.run == run.id or isinstance(signal, _OF_PROCESS) else None
 
+    def _uses(self, process: str) -> bool:
+        used = self.state.process
+        return used is not None and process in ("", used.name)
+
     def _stray(self, step: Step, group: s.Group, signal: s.Signal) -> None:
         """Of a run that is over, or of a process that nobody is using."""
-        process = self.state.process
-        current = process is not None and process.name == group.process
-        if (
-            current
-            and self.state.active is None
-            and isinstance(signal, s.Exited | s.Gone | s.Broken)
-        ):
-            step.emit(e.ProcessEnded(group.process, type(signal).__name__.lower()))
+        idle = self.state.active is None and self._uses(group.process)
+        live = self.live
+        if idle and isinstance(signal, s.Exited | s.Broken):
+            live.dying = Dying(type(signal).__name__.lower(), step.now.mono)
             step.do(f.Kill(group.process))
+        elif idle and isinstance(signal, s.Gone):
+            why = live.dying.why if live.dying is not None else "gone"
+            live.dying = None
+            step.emit(e.ProcessEnded(group.process, why))
         else:
             note_late(step, group.run or None, signal)
 
@@ -149,12 +160,14 @@ class Machine:
         run = self.state.active
         if not endings or run is None:
             endings.clear()
+            step.group = None
             return
         fact = decide([ending.fact for ending in endings])
         of_agent = next((x for x in endings if x.condition is not Condition.BUSY), endings[0])
         retry = of_agent.retry and fact is of_agent.fact
         endings.clear()
         conclude(step, run, Ending(fact, of_agent.condition, of_agent.text, retry))
+        step.group = None
 
     # What was asked --------------------------------------------------------------------------
 
@@ -174,8 +187,8 @@ class Machine:
                     ending = perform(step, run, s.Stop(command.reason, command.by))
                     stops[run.id] = stops.get(run.id, False) or ending is not None
                 case c.Check():
-                    ending = self._check(step)
-                case c.Lose() if run is not None:
+                    ending = self._check(step, seen=bool(endings))
+                case c.Lose() if run is not None and self._uses(command.process):
                     ending = perform(step, run, s.Lost(command.reason, command.detail))
                 case _:
                     pass
@@ -288,22 +301,41 @@ class Machine:
 
     # Clocks and turns ------------------------------------------------------------------------
 
-    def _check(self, step: Step) -> Ending | None:
+    def _check(self, step: Step, *, seen: bool) -> Ending | None:
+        """Which clocks are due. `seen`: the running run's end was observed in the same look."""
         now = step.now.mono
         for message in self.state.queued():
             self._trace_queued(s.Tick)
             if self.live.queue.get(message.run, math.inf) <= now:
                 end_queued(step, message, submit.expired(step, message))
-        run = self.state.active
-        return perform(step, run, s.Tick()) if run is not None else None
+        run, dying = self.state.active, self.live.dying
+        if dying is not None and dying.killed_at + REKILL_S <= now:
+            self.live.dying = dying._replace(killed_at=now)
+            step.do(f.Kill(step.process.name))
+        if run is None:
+            return None
+        if not seen and run.phase is Phase.APPROVAL:
+            expire(step, run)
+        return perform(step, run, s.Tick())
 
     def _schedule(self, step: Step) -> None:
         """The next run, once nothing runs and nothing is being cleaned up."""
-        if self.state.active is None and not self.holding:
+        if step.requeued:
+            self._wind_requeued(step)
+        if self.state.active is None and self.live.dying is None and not self.holding:
             waiting = self.state.queued()
             if waiting:
                 self._trace_queued(s.Start)
                 self._start(step, waiting[0])
+
+    def _wind_requeued(self, step: Step) -> None:
+        """What came back to the queue has its dates there: its parent's, and its own if it never
+        ran."""
+        queue = self.live.queue
+        for message in [m for m in self.state.queued() if m.run not in queue]:
+            submit.wind_queue(self.live, self.policy, self.state, message, step.now)
+            if queue.get(message.run, math.inf) <= step.now.mono:
+                end_queued(step, message, submit.expired(step, message))
 
     def _start(self, step: Step, message: Message) -> None:
         limits = submit.limits_of(step, message)

@@ -102,6 +102,7 @@ class Run(msgspec.Struct):
     intents: dict[int, Intent] = {}
     decision: Evidence | None = None
     unwanted: bool = False
+    last: str = ""
 
     def active_phase(self) -> Phase:
         """Where a run is whose agent has begun to answer."""

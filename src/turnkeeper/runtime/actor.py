@@ -73,6 +73,7 @@ class SessionActor:
         self._inbox = _Inbox()
         self._paused = False
         self._down = False
+        self._unrecorded: list[str] = []
         self._closing = False
         self._storing: list[Event] = []
         self._idle: asyncio.Future[None] | None = None
@@ -189,6 +190,7 @@ class SessionActor:
             self._storing = step.events
             await self._append(step.events, asks)
             self._storing = []
+            self.machine.stored(step, self._around.clock.now())
             self._around.fanout.publish(self.machine.state.id, step.events)
         for effect in step.effects:
             self._do(effect)
@@ -251,15 +253,18 @@ class SessionActor:
         """The store is down: no agent goes on unrecorded, no caller waits for ever."""
         log.error("the store has failed for %s s; session %s is held", OUTAGE_S, self._id)
         self._down = True
-        self._supervisor.kill_all()
+        self._unrecorded = self._supervisor.kill_all()
         held, self._inbox.asks = self._inbox.asks, []
         for ask in (*asks, *held):
             _answer(ask, StoreDown("it has not answered for some time"))
 
     def _recover(self, after_s: float) -> None:
-        """It works again: the run that could not be recorded ends as what it was."""
+        """It works again: the run that could not be recorded ends as what it was. One that was to
+        start meanwhile has lost nothing."""
         self._down = False
-        self._fail_run(f"the store could not be written for {after_s:.0f} s")
+        process = self.machine.state.process
+        if process is not None and process.name in self._unrecorded:
+            self._fail_run(f"the store could not be written for {after_s:.0f} s")
 
     def _fail_run(self, told: str) -> None:
         run, process = self.machine.state.active, self.machine.state.process

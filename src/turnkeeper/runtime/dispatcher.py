@@ -35,7 +35,7 @@ from turnkeeper.core.state import Session, run_name, run_of_approval
 from turnkeeper.core.step import Trace
 from turnkeeper.ports import Agent, Clock, EventStore, Ids
 from turnkeeper.runtime.actor import ChildEffect, SessionActor, Surroundings
-from turnkeeper.runtime.fanout import Fanout, Watcher
+from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout, Watcher
 
 log = logging.getLogger("turnkeeper.dispatcher")
 
@@ -52,6 +52,7 @@ class Ports:
     agents: Mapping[str, Agent]
     policies: Mapping[str, c.Policy]
     trace: Trace | None = None
+    behind_max: int = BEHIND_MAX
 
 
 class Dispatcher:
@@ -59,7 +60,7 @@ class Dispatcher:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self.fanout = Fanout(ports.store)
+        self.fanout = Fanout(ports.store, ports.behind_max)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -162,6 +163,11 @@ class Dispatcher:
         return accepted
 
     # Actors ----------------------------------------------------------------------------------
+
+    def actor_if_loaded(self, session: str) -> SessionActor | None:
+        """The living actor of that session, for whoever wants to look at its state."""
+        task = self._actors.get(session)
+        return task.result() if task is not None and _loaded(task) else None
 
     async def _send(self, session: str, command: c.Send) -> c.Accepted:
         said = (command.text, command.priority, command.when_busy, command.limits, command.sender)

@@ -1,0 +1,1 @@
+"""Tests with real processes: handshakes, no sleeps; whatever a test starts, it ends."""

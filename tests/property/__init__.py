@@ -1,0 +1,1 @@
+"""What holds for all orders, all prefixes and all sequences."""
