@@ -22,7 +22,7 @@ AT_WORK = (Phase.WAITING, Phase.WORKING, Phase.TOOL, Phase.APPROVAL)
 GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
     ("the turn is over", frozenset({"Finished", "Failed", "Aborted"})),
     ("text or thinking", frozenset({"Text", "Thinking"})),
-    ("Tool progress or end", frozenset({"ToolProgress", "ToolEnded"})),
+    ("tool progress or end", frozenset({"ToolProgress", "ToolEnded"})),
     ("Gone or Lost", frozenset({"Gone", "Lost"})),
     ("Stop or a clock", frozenset({"Stop", "Tick"})),
     ("Answered or Withdrawn", frozenset({"Answered", "Withdrawn"})),
@@ -46,6 +46,17 @@ MEANING: dict[Phase, str] = {
     Phase.CLOSED: "ended, and cleaned up",
 }
 
+PLAIN: dict[str, str] = {
+    "Answered": "A person answered a question.",
+    "Stop": "Somebody or something wants this run to end: a person, a newer message, its parent.",
+    "Text": "A piece of the agent's answer.",
+    "Thinking": "A piece of the agent's thinking.",
+    "ToolEnded": "A tool call is over.",
+    "ToolProgress": "A tool got on.",
+    "ToolStarted": "The agent began to use a tool.",
+}
+"""What a signal without a docstring means."""
+
 Edge = tuple[str, Phase]
 
 
@@ -58,9 +69,9 @@ def _head() -> Iterable[str]:
     yield ""
     yield "Made from `turnkeeper.core.table` by `make diagram`; do not edit it by hand."
     yield ""
-    yield "Every run is in one of these phases, and the table says what each signal means in each of"
-    yield "them. A signal that a phase does not list carries no news there: progress and results are"
-    yield "then kept as late evidence, everything else is dropped."
+    yield "Every run is in one of these phases, and the table says what each signal means in each"
+    yield "of them. A signal that a phase does not list carries no news there: progress and results"
+    yield "are then kept as late evidence, everything else is dropped."
     yield ""
     yield "## The way of a run"
     yield ""
@@ -163,7 +174,7 @@ def _signals() -> Iterable[str]:
     yield "| signal | what was observed |"
     yield "|---|---|"
     for name, signal in sorted(known.items()):
-        told = (signal.__doc__ or "").strip().split("\n\n")[0]
+        told = signal.__doc__ or PLAIN[name]
         yield f"| {name} | {' '.join(told.split())} |"
 
 

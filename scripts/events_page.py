@@ -31,11 +31,12 @@ PLAIN: dict[type[e.Fact], str] = {
     e.ToolProgressFact: "A tool got on.",
     e.ToolEndedFact: "A tool call is over.",
     e.ApprovalRequested: "The agent wants a person's leave; after `expires_at` it is denied.",
+    e.ApprovalSettled: "A question is settled, once. `answer`: whether the agent is owed it.",
     e.ContextLostFact: "The agent refused to resume this conversation and began a fresh one.",
     e.ChildStarted: "This run started a run in another session.",
     e.ChildEnded: "A run that this one started has ended.",
 }
-"""What a fact without a docstring means."""
+"""What a fact means whose own docstring does not say it to a stranger."""
 
 
 def render() -> str:
@@ -53,8 +54,8 @@ def _head() -> Iterable[str]:
     yield ""
     yield "Made from `turnkeeper.core.events` by `make diagram`; do not edit it by hand."
     yield ""
-    yield "A session's log is a list of events, numbered 1, 2, 3 … without a gap. What is not in the log"
-    yield "did not happen. Each event is one line of JSON with exactly these keys:"
+    yield "A session's log is a list of events, numbered 1, 2, 3 … without a gap. What is not in"
+    yield "the log did not happen. Each event is one line of JSON with exactly these keys:"
     yield ""
     yield "| key | type | meaning |"
     yield "|---|---|---|"
@@ -67,8 +68,8 @@ def _head() -> Iterable[str]:
     yield "| `v` | integer | the version of the data's shape, if it is not 1 |"
     yield "| `pos` | integer | how far the agent's stream is consumed with it, if it is known |"
     yield ""
-    yield "Whatever was ever written can be read: a changed shape gets a new version, and an old one is"
-    yield "brought up to date when it is read."
+    yield "Whatever was ever written can be read: a changed shape gets a new version, and an old"
+    yield "one is brought up to date when it is read."
     yield ""
 
 

@@ -136,7 +136,7 @@ class Turnkeeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._system.dispatcher.close()
+        await self._system.dispatcher.close(queued_too=True)
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -230,7 +230,7 @@ class Turnkeeper:
 
 async def _events(dispatcher: Dispatcher, session: str, after: int) -> AsyncGenerator[Event, None]:
     """The log after a cursor, and on. Who reads too slowly to be kept waiting for goes on by
-    cursor: the log has it all. When everything closes, what is already in the log is still read."""
+    cursor: the log has it all. When everything closes, it is read to its end."""
     cursor = after
     while True:
         watcher = await dispatcher.watch(session, cursor)
@@ -244,10 +244,6 @@ async def _events(dispatcher: Dispatcher, session: str, after: int) -> AsyncGene
         finally:
             watcher.close()
         break
-    while events := await dispatcher.fanout.page(session, cursor):
-        for event in events:
-            cursor = event.seq
-            yield event
 
 
 # What callers give ---------------------------------------------------------------------------

@@ -239,10 +239,13 @@ class Drive:
         for _ in range(10_000):
             for child in list(self.state.children):
                 self.ask(c.ReportChild(child=child, outcome=Kind.COMPLETED, reason="end_turn"))
-            if self.state.active is None:
+            if self.machine.live.dying is not None:
+                self.hear(s.Gone(), run="")
+            elif self.state.active is not None:
+                self.complete()
+            else:
                 assert not self.state.unfinished, "something waits and nothing runs"
                 return
-            self.complete()
         raise AssertionError("it does not end")
 
 

@@ -185,7 +185,7 @@ def test_an_end_of_the_process_after_the_end_of_the_run_is_no_second_ending(
 ) -> None:
     drive = running(Phase.WORKING, polite=True)
     drive.hear(FINISHED)
-    drive.hear(word, run=RUN)
+    drive.hear(word, GONE, run=RUN)
     assert drive.ending(RUN) == "completed/end_turn"
     assert drive.state.process is None
 

@@ -20,6 +20,7 @@ from turnkeeper.core import (
     fold,
     limits,
     outcome,
+    restart,
     run,
     session,
     state,
@@ -110,12 +111,16 @@ def a_second_ending_after_a_store_retry(patch: Patch) -> None:
 
 
 @planted("P1")
-def a_run_that_waits_in_the_queue_for_ever(patch: Patch) -> None:
-    def schedule(self: Machine, at: Step) -> None:
-        if self.state.active is None and not at.effects and self.state.queued():
-            self._start(at, self.state.queued()[0])
+def what_waits_at_a_restart_is_not_started(patch: Patch) -> None:
+    real = Machine.resume
 
-    patch.setattr(Machine, "_schedule", schedule)
+    def resume(self: Machine, now: limits.Moment) -> Step:
+        self.holding = True
+        found = real(self, now)
+        self.holding = False
+        return found
+
+    patch.setattr(Machine, "resume", resume)
 
 
 # P2: the ending is true and sticks -----------------------------------------------------------
@@ -488,8 +493,8 @@ def a_watchers_cursor_is_off_by_one(patch: Patch) -> None:
 def a_slow_watcher_skips_without_a_word(patch: Patch) -> None:
     real = Watcher.woken
 
-    def woken(self: Watcher, head: int) -> None:
-        real(self, head)
+    def woken(self: Watcher, head: int, behind_max: int) -> None:
+        real(self, head, behind_max)
         if self._cut_at is not None:
             self._cut_at = None
             self.cursor = self._head_when_read = head
@@ -501,9 +506,9 @@ def a_slow_watcher_skips_without_a_word(patch: Patch) -> None:
 def watchers_are_shown_what_is_not_stored(patch: Patch) -> None:
     real = SessionActor._append
 
-    async def append(self: SessionActor, events: Sequence[e.Event], asks: Sequence[Any]) -> None:
+    async def append(self: SessionActor, events: Sequence[e.Event]) -> None:
         self._around.fanout.publish(self.machine.state.id, events)
-        await real(self, events, asks)
+        await real(self, events)
 
     patch.setattr(SessionActor, "_append", append)
     shown: dict[int, int] = {}
@@ -522,16 +527,14 @@ def watchers_are_shown_what_is_not_stored(patch: Patch) -> None:
 
 @planted("P9")
 def frames_get_new_numbers_after_a_restart(patch: Patch) -> None:
-    real = Machine._repeat
-
-    def repeat(self: Machine, at: Step, of: Run) -> None:
-        real(self, at, of)
+    def repeat(at: Step, of: Run) -> None:
+        restart.repeat(at, of)
         at.effects = [
             msgspec.structs.replace(x, frame=x.frame + 100) if isinstance(x, f.Write) else x
             for x in at.effects
         ]
 
-    patch.setattr(Machine, "_repeat", repeat)
+    patch.setattr(session, "repeat", repeat)
 
 
 @planted("P9")
@@ -590,12 +593,11 @@ def progress_moves_the_deadline(patch: Patch) -> None:
 
 @planted("P10")
 def the_deadline_begins_again_at_a_restart(patch: Patch) -> None:
-    real = session._clocks
-
     def clocks(of: Run, now: limits.Moment) -> Clocks:
         return real(msgspec.structs.replace(of, started_at=now.wall), now)
 
-    patch.setattr(session, "_clocks", clocks)
+    real = restart.clocks_of
+    patch.setattr(restart, "clocks_of", clocks)
 
 
 @planted("P10")

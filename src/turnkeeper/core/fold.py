@@ -75,6 +75,8 @@ def _accepted(session: Session, event: e.Event, data: e.MessageAccepted) -> None
         session.keys[data.key] = Keyed(
             data.message, data.run, event.seq, data.position, data.fingerprint
         )
+    if data.parent is not None:
+        session.parents[data.run] = data.parent.run
     if data.steered:
         message.generation = 0
         run = _run(session, event)
@@ -103,6 +105,8 @@ def _requeued(session: Session, event: e.Event, data: e.RunRequeued) -> None:
     )
     waiting = session.queue[again.priority]
     waiting.insert(bisect(waiting, again.seq, key=lambda m: m.seq), again)
+    if message.parent is not None:
+        session.parents[event.run] = message.parent.run
     if frame is None:
         session.successors[run.id] = event.run
 

@@ -265,14 +265,23 @@ def _decided(run: Run) -> Evidence:
 
 def _boundary(step: Step, run: Run, signal: s.Signal) -> None:
     text = signal.text if isinstance(signal, s.Finished) else None
+    if isinstance(signal, s.Failed):
+        _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.BOUNDARY, text)
 
 
+def _keep(step: Step, run: Run, signal: s.Signal) -> None:
+    """What came after the decision and would have told of another end."""
+    step.emit(e.Late(type(signal).__name__, msgspec.to_builtins(signal)), run.id)
+
+
 def _broken_draining(step: Step, run: Run, signal: s.Broken) -> None:
+    _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.BROKEN)
 
 
 def _exited_draining(step: Step, run: Run, signal: s.Exited) -> None:
+    _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.EXITED)
 
 

@@ -2,8 +2,8 @@
 
 Decides in which order a look at the world is judged, who runs next, and what a command does. It
 must not know processes, stores or watchers. Invariant: everything in one `step` was observed at the
-same moment, so its evidence is judged together and its order does not matter; a run is started
-only when no other is being run or cleaned up.
+same moment, so the agent's first word of an end, stops and clocks are judged together, whichever
+came first; a run is started only when no other is being run or cleaned up.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from turnkeeper.core.errors import (
     SETTLED,
     UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
+    UNKNOWN_SESSION,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.limits import REKILL_S, RUNNING, Clocks, Moment, Phase, check_patch
+from turnkeeper.core.limits import REKILL_S, RUNNING, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
+from turnkeeper.core.restart import clocks_of, repeat, wind
 from turnkeeper.core.run import begin, expire, note_late, perform
 from turnkeeper.core.state import Message, Run, Session
 from turnkeeper.core.step import Dying, Live, Step, Trace
@@ -53,6 +55,7 @@ class Machine:
         step = self._new_step(now)
         endings: list[Ending] = []
         rest = self._hear(step, groups, endings)
+        self._take(rest)
         early = self._weigh(step, commands, endings)
         self._commit(step, endings)
         while rest:
@@ -66,13 +69,13 @@ class Machine:
     def resume(self, now: Moment) -> Step:
         """After a restart: wind the clocks again, take up what was going on, and go on."""
         step = self._new_step(now)
-        self._wind(now)
+        wind(self.state, self.live, self.policy, now)
         state, run = self.state, self.state.active
         if state.process is not None:
             name = run.id if run is not None else ""
             step.do(f.Reattach(state.process.name, name, state.process.pos))
             if run is not None:
-                self._repeat(step, run)
+                repeat(step, run)
         for child, entry in state.children.items():
             running = run is not None and run.id == entry.parent and run.phase in RUNNING
             if not running:
@@ -105,6 +108,8 @@ class Machine:
             nearest = min(nearest, min(live.queue.values()))
         if live.dying is not None:
             nearest = min(nearest, live.dying.killed_at + REKILL_S)
+        if live.attaching_until is not None:
+            nearest = min(nearest, live.attaching_until)
         return nearest
 
     def _new_step(self, now: Moment) -> Step:
@@ -131,6 +136,14 @@ class Machine:
         step.group = None
         return []
 
+    def _take(self, rest: Sequence[s.Group]) -> None:
+        """What was taken counts before the clocks are judged, wherever in this look it was told."""
+        clocks = self.live.clocks
+        for group in rest:
+            for signal in group.signals:
+                if isinstance(signal, s.Taken) and clocks and self._uses(group.process):
+                    clocks.taken(signal.frame)
+
     def _addressee(self, group: s.Group, signal: s.Signal) -> Run | None:
         run, process = self.state.active, self.state.process
         if run is None or process is None or process.name != group.process:
@@ -145,6 +158,8 @@ class Machine:
         """Of a run that is over, or of a process that nobody is using."""
         idle = self.state.active is None and self._uses(group.process)
         live = self.live
+        if idle and isinstance(signal, s.Ready | s.Exited | s.Broken | s.Gone):
+            live.attaching_until = None
         if idle and isinstance(signal, s.Exited | s.Broken):
             live.dying = Dying(type(signal).__name__.lower(), step.now.mono)
             step.do(f.Kill(group.process))
@@ -207,6 +222,8 @@ class Machine:
             return refused
 
     def _do(self, step: Step, command: c.Command) -> c.Reply:
+        if not self.state.seq and not isinstance(command, c.Create):
+            raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {self.state.id}")
         match command:
             case c.Create():
                 return self._create(step, command)
@@ -312,6 +329,10 @@ class Machine:
         if dying is not None and dying.killed_at + REKILL_S <= now:
             self.live.dying = dying._replace(killed_at=now)
             step.do(f.Kill(step.process.name))
+        if self.live.attaching_until is not None and self.live.attaching_until <= now:
+            self.live.attaching_until = None
+            self.live.dying = Dying("not heard of after a restart", now)
+            step.do(f.Kill(step.process.name))
         if run is None:
             return None
         if not seen and run.phase is Phase.APPROVAL:
@@ -322,7 +343,9 @@ class Machine:
         """The next run, once nothing runs and nothing is being cleaned up."""
         if step.requeued:
             self._wind_requeued(step)
-        if self.state.active is None and self.live.dying is None and not self.holding:
+        live = self.live
+        settled = live.dying is None and live.attaching_until is None
+        if self.state.active is None and settled and not self.holding:
             waiting = self.state.queued()
             if waiting:
                 self._trace_queued(s.Start)
@@ -344,50 +367,9 @@ class Machine:
         step.emit(e.RunStarted(message.id, limits, not_after), message.run)
         run = self.state.active
         assert run is not None, "run.started makes its run the active one"
-        step.live.clocks = _clocks(run, step.now)
+        step.live.clocks = clocks_of(run, step.now)
         begin(step, run)
 
     def _trace_queued(self, signal: type[s.Signal]) -> None:
         if self._trace is not None:
             self._trace(Phase.QUEUED, signal)
-
-    # Restart ---------------------------------------------------------------------------------
-
-    def _wind(self, now: Moment) -> None:
-        """Silence counts from now; what has a date counts from that."""
-        state, live = self.state, self.live
-        for message in state.queued():
-            submit.wind_queue(live, self.policy, state, message, now)
-        run = state.active
-        if run is None:
-            return
-        live.clocks = _clocks(run, now)
-        live.clocks.enter(run.phase, now.mono)
-        for approval in run.open.values():
-            if approval.expires_at is not None:
-                live.approvals[approval.id] = now.mono + max(0.0, approval.expires_at - now.wall)
-
-    def _repeat(self, step: Step, run: Run) -> None:
-        """Do again what may not have been done: frames are numbered, and the rest is harmless."""
-        name = step.process.name
-        match run.phase:
-            case Phase.SWEEPING:
-                step.do(f.Sweep(name))
-            case Phase.TERMINATING:
-                step.do(f.Terminate(name))
-            case Phase.KILLING | Phase.RETRYING:
-                step.do(f.Kill(name))
-            case _:
-                for frame, intent in run.intents.items():
-                    step.do(f.Write(name, frame, intent))
-                    step.clocks.wrote(frame, step.now.mono)
-
-
-def _clocks(run: Run, now: Moment) -> Clocks:
-    """The clocks of a run, however long it has been going on; a child's end with its parent's."""
-    gone_by = max(0.0, now.wall - run.started_at)
-    clocks = Clocks(run.limits, now.mono - gone_by)
-    clocks.enter(Phase.STARTING, now.mono)
-    if run.not_after is not None:
-        clocks.deadline_at = min(clocks.deadline_at, now.mono + run.not_after - now.wall)
-    return clocks

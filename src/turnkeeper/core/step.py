@@ -32,7 +32,7 @@ class Dying(NamedTuple):
 class Live:
     """What is known of a session only while this server lives: clocks, and what was last seen."""
 
-    __slots__ = ("approvals", "clocks", "dying", "queue", "sample")
+    __slots__ = ("approvals", "attaching_until", "clocks", "dying", "queue", "sample")
 
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
@@ -40,6 +40,8 @@ class Live:
         self.queue: dict[str, float] = {}
         self.sample: Sample | None = None
         self.dying: Dying | None = None
+        self.attaching_until: float | None = None
+        """Until when an idle process that a restart took up again has to say that it lives."""
 
 
 class Step:

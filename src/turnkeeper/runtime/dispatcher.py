@@ -24,6 +24,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
     Fenced,
+    InvalidValue,
     StoreDown,
     TurnkeeperError,
 )  # fmt: skip
@@ -40,6 +41,9 @@ from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout, Watcher
 log = logging.getLogger("turnkeeper.dispatcher")
 
 PAGE_EVENTS = 2048
+
+OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
+"""What may be said of a message besides its text."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,20 @@ class Dispatcher:
         for session in await self._ports.store.unfinished():
             await self._actor(session)
 
-    async def close(self, within_s: float = 15.0) -> None:
-        """Refuse new work; stop what cannot outlive this server; let the rest go on in custody."""
+    async def close(self, *, queued_too: bool = False, within_s: float | None = None) -> None:
+        """Refuse new work; stop what cannot outlive this server; let the rest go on in custody.
+
+        What waits is left for the next server; `queued_too` ends it as well, where there will be
+        none. Without `within_s`, each run has the time of its own stop ladder.
+        """
         self._closing = True
+        await self._wait_loaded()
         actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        doomed = [actor for actor in actors if not actor.outlives_server]
+        doomed = [actor for actor in actors if queued_too or not actor.outlives_server]
         if doomed:
-            stops = [asyncio.ensure_future(actor.retire()) for actor in doomed]
-            _, late = await asyncio.wait(stops, timeout=within_s)
+            bound_s = max(actor.ladder_s for actor in doomed) if within_s is None else within_s
+            stops = [asyncio.ensure_future(actor.retire(queued_too=queued_too)) for actor in doomed]
+            _, late = await asyncio.wait(stops, timeout=bound_s)
             for task in late:
                 task.cancel()
         for errand in list(self._errands):
@@ -89,6 +99,14 @@ class Dispatcher:
         self._actors.clear()
         self.fanout.close()
 
+    async def _wait_loaded(self) -> None:
+        """Nobody comes alive after the end: what is still being read is given up."""
+        loading = [task for task in self._actors.values() if not task.done()]
+        for task in loading:
+            task.cancel()
+        if loading:
+            await asyncio.wait(loading)
+
     # What people and programs ask ------------------------------------------------------------
 
     async def create(self, command: c.Create, session: str | None = None) -> str:
@@ -96,14 +114,18 @@ class Dispatcher:
         self._agent(command.agent)
         name = session or self._ports.ids.new("s")
         actor = await self._actor(name, create=command.agent)
-        await actor.ask(command)
+        try:
+            await actor.ask(command)
+        except TurnkeeperError:
+            if not actor.machine.state.seq:
+                self._forget(name)
+                await actor.close()
+            raise
         return name
 
     async def send(self, session: str, text: str, **options: Any) -> c.Accepted:
         """A message for a session. `options` are the further fields of `commands.Send`."""
-        message = self._ports.ids.new("m")
-        command = msgspec.convert({**options, "message": message, "text": text}, c.Send)
-        return await self._send(session, command)
+        return await self._send(session, self._message(text, options))
 
     async def stop(self, run: str, by: str = "") -> c.StopAnswer:
         """Stop that run, and no other. Stopping an ended run changes nothing."""
@@ -144,9 +166,8 @@ class Dispatcher:
 
     async def start_child(self, parent: str, session: str, text: str, **options: Any) -> c.Accepted:
         """A run of another session, started by a run: it ends no later than its parent."""
-        message = self._ports.ids.new("m")
-        command = msgspec.convert({**options, "message": message, "text": text}, c.Send)
-        child = run_name(message, 1)
+        command = self._message(text, {"priority": "agent", **options})
+        child = run_name(command.message, 1)
         actor = await self._actor(await self._session_of(parent))
         adopted = await actor.ask(c.Adopt(parent=parent, child=child, session=session))
         assert isinstance(adopted, c.Adopted)
@@ -168,6 +189,21 @@ class Dispatcher:
         """The living actor of that session, for whoever wants to look at its state."""
         task = self._actors.get(session)
         return task.result() if task is not None and _loaded(task) else None
+
+    def _message(self, text: str, options: Mapping[str, Any]) -> c.Send:
+        """The command for a new message, or `InvalidValue` naming the field."""
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise InvalidValue(name, value, f"there is no such option: {', '.join(OPTIONS)}")
+            try:
+                msgspec.convert({"message": "m", "text": "t", name: value}, c.Send)
+            except msgspec.ValidationError as wrong:
+                raise InvalidValue(name, value, str(wrong)) from None
+        try:
+            text.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidValue("text", text, "give text that can be written as UTF-8") from None
+        return c.Send(message=self._ports.ids.new("m"), text=text, **options)
 
     async def _send(self, session: str, command: c.Send) -> c.Accepted:
         said = (command.text, command.priority, command.when_busy, command.limits, command.sender)

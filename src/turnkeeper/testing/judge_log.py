@@ -152,7 +152,7 @@ class LogJudge:
         return RunRec(
             event.run or "", book.name, previous.message, previous.text, previous.rank,
             previous.seq, previous.accepted_at, previous.patch, previous.parent,
-            previous.generation + 1, preemptions,
+            generation=previous.generation + 1, preemptions=preemptions,
         )  # fmt: skip
 
     def _started(self, book: Book, event: e.Event, data: e.RunStarted) -> None:
@@ -255,7 +255,8 @@ class LogJudge:
             proc = self._case.proc(run)
             bound = run.limits.drain_s + run.limits.term_s
             bound += max(SETTLE_S, proc.kill_s + SETTLE_S if proc is not None else 0.0)
-            self._case.on_time("P3", book, run.decision.at + bound, at, f"{run.id} was cleaned up")
+            since = max(run.decision.at, run.acted_at, book.back_at)
+            self._case.on_time("P3", book, since + bound, at, f"{run.id} was cleaned up")
         book.active, book.previous = None, run
 
     def _process_ended(self, book: Book, event: e.Event, data: e.ProcessEnded) -> None:
@@ -367,7 +368,10 @@ class LogJudge:
             self._free(book, run, at)
 
     def _late(self, book: Book, event: e.Event, data: e.Late) -> None:
-        if data.what != "stop":
+        run = book.active
+        if data.what in ("Failed", "Exited", "Broken") and run is not None and run.id == event.run:
+            self.stream.late_end(run, data.what, data.data)
+        elif data.what != "stop":
             self.stream.late(event.run or "", data.what, data.data)
 
     def _context_lost(self, book: Book, event: e.Event, data: e.ContextLostFact) -> None:

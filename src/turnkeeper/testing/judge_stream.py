@@ -92,6 +92,21 @@ class StreamJudge:
                 return
         self._case.blame("P7", f"late {what} of {run}: no agent said that next, or not again")
 
+    def late_end(self, run: RunRec, what: str, data: object) -> None:
+        """How the agent's turn ended by itself, told of a run that was already decided."""
+        proc = self._case.proc(run)
+        if what == "Failed" and run.outcome is None:
+            said = self.said_next(run)
+            true = isinstance(said, s.Failed) and msgspec.to_builtins(said) == data
+        elif what == "Failed":
+            self.late(run.id, what, data)
+            return
+        elif what == "Exited":
+            true = proc is not None and proc.died_at is not None
+        else:
+            true = proc is None or bool(proc.broken)
+        self._case.expect("P7", true, f"late {what} of {run.id} is not what its agent did")
+
     def boundary(self, run: RunRec, *kinds: type[s.Signal]) -> s.AgentSignal | None:
         """The run ends at its agent's own word: that must be the next thing it said."""
         proc = self._case.proc(run)
@@ -105,6 +120,10 @@ class StreamJudge:
             return None
         proc.consumed += 1
         return found.signal
+
+    def said_next(self, run: RunRec) -> s.AgentSignal | None:
+        found = _next(self._case.proc(run))
+        return found.signal if found is not None and found.run == run.id else None
 
     def nothing_unread(self, run: RunRec, at: float) -> None:
         """Before a clock, a stop or an exit ends a run, all that is readable has been read."""

@@ -30,7 +30,7 @@ class TruthJudge:
 
     def decided(self, book: Book, run: RunRec, decision: Decision, *, cleanup: str | None) -> None:
         """`cleanup` is none for a decision that waits for the agent's boundary."""
-        run.decision = decision
+        run.decision, run.acted_at = decision, self._case.now()
         self._family(book, run, decision)
         self._case.expect("P6", not run.open, f"{run.id} is decided with open approvals")
         match decision.kind:
@@ -96,7 +96,9 @@ class TruthJudge:
 
     def _at_boundary(self, run: RunRec, decision: Decision, cleanup: str | None) -> None:
         """A fact that is told first wins over the agent's failure, never over its answer."""
-        if cleanup == "sweep":
+        word = self._stream.said_next(run)
+        broken = decision.reason == "write" and isinstance(word, s.Failed | s.Aborted)
+        if cleanup == "sweep" or broken:
             self._stream.boundary(run, s.Failed, s.Aborted)
         elif run.started_at is not None:
             self._stream.nothing_unread(run, decision.at)
@@ -122,7 +124,7 @@ class TruthJudge:
             same = (outcome.kind.value, outcome.reason) == decision[:2]
             told = f"{run.id} was decided {decision[:2]} and ended {outcome.kind}/{outcome.reason}"
             self._case.expect("P2", same, told)
-            drained = decision.at + run.limits.drain_s
+            drained = max(decision.at, run.acted_at, book.back_at) + run.limits.drain_s
             self._case.on_time("P3", book, drained, at, f"{run.id} ended")
             if fact.cleanup == "sweep":
                 self._stream.boundary(run, *s.BOUNDARY)

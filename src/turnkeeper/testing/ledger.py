@@ -144,6 +144,8 @@ class RunRec:
     stops: list[str] = field(default_factory=list)
     """Why it was asked to stop, and by whom: only true requests."""
     decision: Decision | None = None
+    acted_at: float = 0.0
+    """When the decision was stored: only then it can be acted on."""
     outcome: Outcome | None = None
     ended_at: float = 0.0
     requeued: str = ""
@@ -180,7 +182,8 @@ class Book:
     child_ends: dict[str, e.ChildEnded] = field(default_factory=dict)
     process: str = ""
     trouble_until: float = 0.0
-    shut_down: bool = False
+    back_at: float = 0.0
+    """When a server last took it up: what it was doing, it does again from there."""
     must_make_way: RunRec | None = None
 
     def limits_for(self, patch: dict[str, float]) -> Limits:

@@ -44,9 +44,8 @@ class _Shrinker:
         return self._left >= 0 and self._fails(plan)
 
     def _lists(self, plan: Plan) -> Plan:
-        for name in ("actions", "faults"):
-            plan = self._fewer(plan, getattr(plan, name), lambda p, xs, n=name: _with(p, n, xs))
-        return plan
+        plan = self._fewer(plan, plan.actions, lambda p, xs: _with(p, "actions", xs))
+        return self._fewer(plan, plan.faults, lambda p, xs: _with(p, "faults", xs))
 
     def _fewer(
         self, plan: Plan, items: Sequence[Any], put: Callable[[Plan, tuple[Any, ...]], Plan]

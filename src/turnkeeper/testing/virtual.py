@@ -19,7 +19,7 @@ T = TypeVar("T")
 WALL_AT_START = 1_700_000_000.0
 """The wall time at virtual time 0: any will do, and it is the same in every run."""
 
-BUSY_MAX = 200_000
+BUSY_MAX = 20_000
 """So many rounds of the loop at one instant are no longer work, but a circle."""
 
 

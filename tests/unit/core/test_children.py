@@ -233,3 +233,13 @@ def test_a_parents_end_during_the_childs_preemption_keeps_the_child_from_coming_
     drive.finish_all()
     assert drive.facts(e.RunRequeued) == []
     assert [told.child for told in drive.done(f.TellParent)] == [child]
+
+
+def test_a_child_that_goes_back_to_the_queue_still_ends_no_later_than_its_parent() -> None:
+    drive = Drive()
+    parent = e.Parent("s_0", "r_0", 1, drive.now.wall + 64.0)
+    drive.to(Phase.WORKING, parent=parent, priority="background")
+    drive.send()
+    drive.clean_up()
+    drive.tick(64.0)
+    assert "r_1-2" in drive.state.ended

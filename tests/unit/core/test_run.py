@@ -63,7 +63,7 @@ def test_frames_are_numbered_through_all_runs_of_a_process() -> None:
 def test_a_new_process_is_given_the_conversation_to_resume() -> None:
     drive = Drive()
     drive.to(Phase.CLOSED)
-    drive.hear(s.Exited(0), run="")
+    drive.hear(s.Exited(0), s.Gone(), run="")
     drive.to(Phase.STARTING)
     assert drive.done(f.Open)[-1] == f.Open("r_2.1", "r_2", "c_1", fresh=True)
 
@@ -78,7 +78,7 @@ def test_an_agent_that_cannot_resume_is_given_no_conversation() -> None:
 def test_a_conversation_that_the_agent_refuses_is_never_dropped_silently() -> None:
     drive = Drive()
     drive.to(Phase.CLOSED)
-    drive.hear(s.Exited(0), run="")
+    drive.hear(s.Exited(0), s.Gone(), run="")
     drive.to(Phase.STARTING)
     drive.hear(s.ContextLost("c_1"))
     assert drive.facts(e.ContextLostFact) == [e.ContextLostFact("c_1")]
@@ -142,13 +142,42 @@ def test_words_of_a_process_that_is_no_longer_used_are_not_this_runs() -> None:
     assert run not in drive.state.ended
 
 
-@pytest.mark.parametrize("signal", [s.Exited(0), s.Gone(), s.Broken("protocol_error", "x")])
-def test_a_process_that_ends_between_two_runs_is_told_and_ended(signal: s.AgentSignal) -> None:
+DEATHS = [s.Exited(1), s.Broken("protocol_error", "not JSON")]
+
+
+@pytest.mark.parametrize("signal", DEATHS)
+def test_a_process_that_dies_between_two_runs_is_killed_until_it_is_gone(
+    signal: s.AgentSignal,
+) -> None:
     drive = Drive()
     drive.to(Phase.CLOSED)
     drive.hear(signal, run="")
+    assert drive.machine.next_at() == drive.now.mono + 1.0
+    drive.tick(1.0)
+    assert drive.done(f.Kill) == [f.Kill("r_1.1")] * 2
+    drive.hear(s.Gone(), run="")
     assert drive.facts(e.ProcessEnded) == [e.ProcessEnded("r_1.1", type(signal).__name__.lower())]
-    assert drive.done(f.Kill) == [f.Kill("r_1.1")]
+    assert drive.state.process is None
+
+
+@pytest.mark.parametrize("signal", DEATHS)
+def test_after_a_process_died_between_runs_the_next_starts_only_when_its_tree_is_gone(
+    signal: s.AgentSignal,
+) -> None:
+    drive = Drive()
+    drive.to(Phase.CLOSED)
+    drive.hear(signal, run="")
+    drive.send()
+    assert len(drive.done(f.Open)) == 1
+    drive.hear(s.Gone(), run="", process="r_1.1")
+    assert len(drive.done(f.Open)) == 2
+
+
+def test_a_process_that_is_gone_between_two_runs_is_told_and_forgotten() -> None:
+    drive = Drive()
+    drive.to(Phase.CLOSED)
+    drive.hear(s.Gone(), run="")
+    assert drive.facts(e.ProcessEnded) == [e.ProcessEnded("r_1.1", "gone")]
     assert drive.state.process is None
 
 

@@ -129,3 +129,13 @@ def test_a_steering_message_survives_a_restart_before_it_is_taken() -> None:
     assert f.Write("r_1.1", frame, f.SteerIn(run, "m_2", "x")) in step.effects
     drive.hear(s.Taken(frame))
     assert [x.message for x in drive.facts(e.MessageSteered)] == ["m_2"]
+
+
+def test_a_steering_message_that_goes_back_to_the_queue_has_its_queue_clock() -> None:
+    drive = Drive()
+    drive.to(Phase.WORKING)
+    drive.send("steer", when_busy="steer", priority="person", limits={"queue_s": 8.0})
+    drive.machine.holding = True
+    drive.hear(s.Finished())
+    drive.tick(8.0)
+    assert "r_2" in drive.state.ended

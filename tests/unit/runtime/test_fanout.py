@@ -188,7 +188,7 @@ def test_what_is_kept_for_watchers_is_bounded() -> None:
         stuck = await log.fanout.watch("s_1")
         for _ in range(5):
             await log.write(TAIL_EVENTS)
-        assert len(log.fanout.tail("s_1").events) == TAIL_EVENTS
+        assert len(log.fanout._tails["s_1"].events) == TAIL_EVENTS
         assert await take(stuck, 5 * TAIL_EVENTS) == list(range(1, 5 * TAIL_EVENTS + 1))
 
     run(main())
