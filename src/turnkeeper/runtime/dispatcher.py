@@ -169,15 +169,14 @@ class Dispatcher:
         command = self._message(text, {"priority": "agent", **options})
         child = run_name(command.message, 1)
         actor = await self._actor(await self._session_of(parent))
-        adopted = await actor.ask(c.Adopt(parent=parent, child=child, session=session))
-        assert isinstance(adopted, c.Adopted)
         try:
+            adopted = await actor.ask(c.Adopt(parent=parent, child=child, session=session))
+            assert isinstance(adopted, c.Adopted)
             accepted = await self._send(
                 session, msgspec.structs.replace(command, parent=adopted.parent)
             )
-        except TurnkeeperError:
-            report = c.ReportChild(child=child, outcome=Kind.FAILED, reason="spawn_failed")
-            self._errand(lambda: self._tell(adopted.parent.session, report))
+        except BaseException:
+            self._post(f.AskChild(session, child, parent))
             raise
         if (await self.look(parent)).phase not in RUNNING:
             self._post(f.StopChild(session, child, parent))
@@ -283,17 +282,19 @@ class Dispatcher:
                 self._errand(lambda: self._ask_child(effect))
 
     async def _ask_child(self, effect: f.AskChild) -> None:
-        """How did it end, if it did? One that was never accepted never ran."""
-        kind, reason = Kind.LOST, "server_lost"
+        """How did it end, if it did? One that was never accepted was never started."""
+        kind, reason = Kind.FAILED, "spawn_failed"
         try:
+            actor = await self._actor(effect.session)
             run: str | None = effect.run
             while run is not None:
-                view = await self.look(run)
+                view = await actor.ask(c.Look(run=run))
+                assert isinstance(view, c.RunView)
                 if view.outcome is None:
                     return
                 kind, reason, run = view.outcome.kind, view.outcome.reason, view.successor
         except TurnkeeperError as unknown:
-            if unknown.entry is not UNKNOWN_RUN:
+            if unknown.entry not in (UNKNOWN_RUN, UNKNOWN_SESSION):
                 raise
         parent = await self._session_of(effect.parent)
         await self._tell(parent, c.ReportChild(child=effect.run, outcome=kind, reason=reason))
