@@ -12,7 +12,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-agents check bench sim format clean force
+.PHONY: help setup run test test-agents check bench sim diagram format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -52,6 +52,10 @@ bench: $(READY) ## Measure what is promised about cost
 
 sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 	$(BIN)/python -m turnkeeper.testing.simulator --seeds $(SEEDS) --first $(FIRST) $(ARGS)
+
+diagram: $(READY) ## Make the reference pages of the run's table and of the events anew
+	$(BIN)/python -m scripts.diagram
+	$(BIN)/python -m scripts.events_page
 
 format: $(READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

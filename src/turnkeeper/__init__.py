@@ -1,32 +1,59 @@
-"""Turnkeeper runs AI agents for people and programs, and keeps every turn honest."""
+"""Turnkeeper runs AI agents for people and programs, and keeps every turn honest.
+
+`from turnkeeper import Turnkeeper` is the library; see docs/reference/python.md. Importing this
+package loads none of its parts: each name below is loaded when it is asked for.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turnkeeper.core import events as events
+    from turnkeeper.core.commands import RunView as RunView
+    from turnkeeper.core.errors import InvalidValue as InvalidValue
+    from turnkeeper.core.errors import TurnkeeperError as TurnkeeperError
+    from turnkeeper.core.events import Event as Event
+    from turnkeeper.core.limits import Limits as Limits
+    from turnkeeper.core.outcome import Kind as Kind
+    from turnkeeper.core.outcome import Outcome as Outcome
+    from turnkeeper.facade import Run as Run
+    from turnkeeper.facade import Turnkeeper as Turnkeeper
     from turnkeeper.worker.call import Stopped as Stopped
     from turnkeeper.worker.mark import agent as agent
     from turnkeeper.worker.turn import SyncTurn as SyncTurn
     from turnkeeper.worker.turn import Turn as Turn
 
-_PUBLIC = {
+__version__ = "0.1.0"
+
+_FROM = {
+    "Event": "turnkeeper.core.events",
+    "InvalidValue": "turnkeeper.core.errors",
+    "Kind": "turnkeeper.core.outcome",
+    "Limits": "turnkeeper.core.limits",
+    "Outcome": "turnkeeper.core.outcome",
+    "Run": "turnkeeper.facade",
+    "RunView": "turnkeeper.core.commands",
     "Stopped": "turnkeeper.worker.call",
     "SyncTurn": "turnkeeper.worker.turn",
     "Turn": "turnkeeper.worker.turn",
+    "Turnkeeper": "turnkeeper.facade",
+    "TurnkeeperError": "turnkeeper.core.errors",
     "agent": "turnkeeper.worker.mark",
 }
-"""What people import from here, and where it is. Found when asked for: the worker and the command
-line start fast because they load no more than they use."""
+
+__all__ = [*sorted(_FROM), "__version__", "events"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_PUBLIC[name]), name)
+    if name == "events":
+        return import_module("turnkeeper.core.events")
+    if name in _FROM:
+        return getattr(import_module(_FROM[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return [*__all__]

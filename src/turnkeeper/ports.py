@@ -26,7 +26,8 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Names for what is new: unguessable, never used twice. `new("m")` gives `m_…`."""
+    """Names for what is new: unguessable, never used twice, without a dash or a dot.
+    `new("m")` gives `m_…`."""
 
     def new(self, prefix: str) -> str: ...
 

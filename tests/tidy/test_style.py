@@ -16,10 +16,19 @@ from tests.tidy.source import (
 
 # "path::Class.function" -> why this place may catch everything. Only where a supervisor turns
 # whatever went wrong into an outcome.
-MAY_CATCH_EVERYTHING: dict[str, str] = {}
+MAY_CATCH_EVERYTHING: dict[str, str] = {
+    "src/turnkeeper/runtime/actor.py::SessionActor._work": "nobody may wait for a dead actor",
+    "src/turnkeeper/runtime/actor.py::SessionActor._look": "our own mistake ends a run, not more",
+    "src/turnkeeper/runtime/supervisor.py::Supervisor.do": "a driver's fault is its run's ending",
+    "src/turnkeeper/runtime/supervisor.py::Supervisor._each": "a driver's fault is a run's ending",
+    "src/turnkeeper/runtime/fanout.py::Fanout.watch": "closes the watcher and raises again",
+    "src/turnkeeper/runtime/dispatcher.py::Dispatcher._load": "forgets the actor and raises again",
+}
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.
-SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {}
+SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {
+    "tests/unit/drivers/": "the demo agent plays on a virtual loop",
+}
 
 TOO_LONG_A_SLEEP_S = 0.1
 EVERYTHING = frozenset({"Exception", "BaseException", "builtins.Exception"})

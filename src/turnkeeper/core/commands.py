@@ -95,8 +95,10 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Lose(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent's custody is gone for good (its node was lost)."""
+    """The custody of that process is gone for good (its node was lost). Without a name it is
+    whichever the session uses now, which may be another one than was lost."""
 
+    process: str = ""
     reason: Literal["server_lost", "node_lost"] = "server_lost"
     detail: str = ""
 

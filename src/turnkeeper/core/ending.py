@@ -57,7 +57,14 @@ def conclude(step: Step, run: Run, ending: Ending) -> None:
         step.emit(e.RunStopping(fact.kind, fact.reason, told, fact.seen, interrupt=True), run.id)
         step.write_last(run)
         return
-    finish(step, run, fact, ending.condition, ending.text)
+    finish(step, run, fact, _condition(ending), ending.text)
+
+
+def _condition(ending: Ending) -> Condition:
+    """A stream that did not take a frame is never used again, also if its turn is over by now."""
+    unused = ending.fact.kind is Kind.TIMED_OUT and ending.fact.reason == "write"
+    at_boundary = ending.condition is Condition.BOUNDARY
+    return Condition.BROKEN if unused and at_boundary else ending.condition
 
 
 def _may_retry(step: Step, run: Run, fact: Evidence) -> bool:
@@ -150,6 +157,7 @@ def _give_back(step: Step, run: Run, fact: Evidence) -> None:
 def _requeue(step: Step, run: Run, message: Message, cause: e.Cause) -> None:
     name = run_name(message.id, message.generation + 1)
     step.emit(e.RunRequeued(message.id, run.id, cause), name)
+    step.requeued = True
 
 
 def _stop_children(step: Step, run: str) -> None:

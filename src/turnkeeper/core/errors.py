@@ -173,7 +173,7 @@ _ending(
     "lost",
     "server_lost",
     "TK-401",
-    "the server went away and the agent did not survive it",
+    "the agent is gone, and nobody was there to see how it ended",
     "see what the agent had already done; send the message again if that is safe",
 )
 _ending(

@@ -17,8 +17,10 @@ def ending(agent: str, run: str, fact: Evidence) -> str:
         return fact.detail
     parts = [f"{entry.code} {entry.title}: {agent} in run {run}"]
     seen = fact.seen
-    if fact.kind is Kind.TIMED_OUT:
+    if fact.kind is Kind.TIMED_OUT and seen.budget_s:
         parts.append(f"{fact.reason}_s = {_number(seen.budget_s)}")
+    elif fact.kind is Kind.TIMED_OUT:
+        parts.append("the time of the run that started it was up")
     if seen.exit_code is not None:
         parts.append(f"exit code {seen.exit_code}")
     if seen.by:

@@ -75,6 +75,8 @@ def _accepted(session: Session, event: e.Event, data: e.MessageAccepted) -> None
         session.keys[data.key] = Keyed(
             data.message, data.run, event.seq, data.position, data.fingerprint
         )
+    if data.parent is not None:
+        session.parents[data.run] = data.parent.run
     if data.steered:
         message.generation = 0
         run = _run(session, event)
@@ -103,6 +105,8 @@ def _requeued(session: Session, event: e.Event, data: e.RunRequeued) -> None:
     )
     waiting = session.queue[again.priority]
     waiting.insert(bisect(waiting, again.seq, key=lambda m: m.seq), again)
+    if message.parent is not None:
+        session.parents[event.run] = message.parent.run
     if frame is None:
         session.successors[run.id] = event.run
 
@@ -124,17 +128,21 @@ def _attempt_started(session: Session, event: e.Event, data: e.AttemptStarted) -
     run.attempt = data.attempt
     run.intents = {}
     run.phase = Phase.STARTING
+    run.last = ""
 
 
 def _attempt_ready(session: Session, event: e.Event, data: e.AttemptReady) -> None:
     run = _run(session, event)
     session.conversation = data.conversation or session.conversation
     run.phase = Phase.DELIVERING
+    run.last = "ready"
     _intend(session, run, Say(run.id, run.message.id, run.message.text))
 
 
 def _delivered(session: Session, event: e.Event, data: e.MessageDelivered) -> None:
-    _run(session, event).phase = Phase.WAITING
+    run = _run(session, event)
+    run.phase = Phase.WAITING
+    run.last = "message taken"
 
 
 def _steered(session: Session, event: e.Event, data: e.MessageSteered) -> None:
@@ -144,6 +152,7 @@ def _steered(session: Session, event: e.Event, data: e.MessageSteered) -> None:
 def _progress(session: Session, event: e.Event, data: e.Fact) -> None:
     run = _run(session, event)
     run.observed = True
+    run.last = type(data).kind
     if run.phase is not Phase.DRAINING:
         run.phase = run.active_phase()
 

@@ -135,6 +135,9 @@ LADDER: dict[Phase, tuple[Clock, str]] = {
 REKILL_S = 1.0
 """A kill that is not yet confirmed is sent again this often; the session waits for the truth."""
 
+OURS = frozenset({Phase.STARTING, Phase.DELIVERING})
+"""The phases that begin with our own doing, which waits for the store."""
+
 RUNNING = frozenset({*SILENCE, Phase.APPROVAL, Phase.RETRYING})
 """The phases in which deadline and ceiling count: nothing is decided yet."""
 
@@ -185,6 +188,14 @@ class Clocks:
     def wrote(self, frame: int, now: float) -> None:
         self.writes[frame] = now
         self.nearer = True
+
+    def done(self, decided_at: float, now: float) -> None:
+        """What was decided then is done only now: what the agent is given time for counts now."""
+        for frame, at in self.writes.items():
+            if at == decided_at:
+                self.writes[frame] = now
+        if self.since == decided_at and self.phase in OURS:
+            self.since = now
 
     def taken(self, frame: int) -> None:
         self.writes.pop(frame, None)

@@ -57,7 +57,7 @@ def begin(step: Step, run: Run) -> None:
     name = f"{run.id}.{attempt}" if state.process is None else state.process.name
     conversation = state.conversation if step.policy.abilities.resume else None
     step.emit(e.AttemptStarted(attempt, name, fresh, conversation), run.id)
-    step.live.last, step.live.sample = "", None
+    step.live.sample = None
     step.clocks.writes.clear()
     step.clocks.enter(Phase.STARTING, step.now.mono)
     step.do(f.Open(name, run.id, conversation, fresh))
@@ -69,14 +69,12 @@ def begin(step: Step, run: Run) -> None:
 def _ready(step: Step, run: Run, signal: s.Ready) -> None:
     step.emit(e.AttemptReady(signal.conversation), run.id)
     step.write_last(run)
-    step.live.last = "ready"
 
 
 def _delivered(step: Step, run: Run, signal: s.Taken) -> None:
     step.clocks.taken(signal.frame)
     if isinstance(run.intents.get(signal.frame), f.Say):
         step.emit(e.MessageDelivered(signal.frame), run.id)
-        step.live.last = "message taken"
 
 
 def _taken(step: Step, run: Run, signal: s.Taken) -> None:
@@ -104,7 +102,6 @@ def _progress(step: Step, run: Run, data: e.Fact) -> None:
     if run.phase is Phase.DELIVERING:
         clocks.writes.clear()
     clocks.progress(step.now.mono)
-    step.live.last = data.kind
     step.emit(data, run.id)
 
 
@@ -170,6 +167,14 @@ def settle(step: Step, run: Run, approval: str, decision: e.Settlement, by: str,
 def _answered(step: Step, run: Run, signal: s.Answered) -> None:
     decision: e.Settlement = "allowed" if signal.allow else "denied"
     settle(step, run, signal.approval, decision, signal.by, signal.note)
+
+
+def expire(step: Step, run: Run) -> None:
+    """Nobody answered in time: denied. Not for a run whose end was seen in the same look: its
+    agent waits for no answer any more."""
+    now = step.now.mono
+    for approval in [a for a in run.open if step.live.approvals.get(a, now + 1) <= now]:
+        settle(step, run, approval, "expired", "the clock", "nobody answered in time")
 
 
 def _withdrawn(step: Step, run: Run, signal: s.Withdrawn) -> None:
@@ -238,8 +243,6 @@ def _stop(step: Step, run: Run, signal: s.Stop) -> Ending:
 def _judge(step: Step, run: Run, signal: s.Tick) -> Ending | None:
     """Which clock is due, while nothing is decided."""
     clocks, now = step.clocks, step.now.mono
-    for approval in [a for a in run.open if step.live.approvals.get(a, now + 1) <= now]:
-        settle(step, run, approval, "expired", "the clock", "nobody answered in time")
     due = clocks.due(now)
     if due is not None and due.clock is Clock.KILL:
         step.do(f.Kill(step.process.name))
@@ -268,14 +271,23 @@ def _decided(run: Run) -> Evidence:
 
 def _boundary(step: Step, run: Run, signal: s.Signal) -> None:
     text = signal.text if isinstance(signal, s.Finished) else None
+    if isinstance(signal, s.Failed):
+        _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.BOUNDARY, text)
 
 
+def _keep(step: Step, run: Run, signal: s.Signal) -> None:
+    """What came after the decision and would have told of another end."""
+    step.emit(e.Late(type(signal).__name__, msgspec.to_builtins(signal)), run.id)
+
+
 def _broken_draining(step: Step, run: Run, signal: s.Broken) -> None:
+    _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.BROKEN)
 
 
 def _exited_draining(step: Step, run: Run, signal: s.Exited) -> None:
+    _keep(step, run, signal)
     finish(step, run, _decided(run), Condition.EXITED)
 
 

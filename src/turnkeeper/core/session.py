@@ -2,8 +2,8 @@
 
 Decides in which order a look at the world is judged, who runs next, and what a command does. It
 must not know processes, stores or watchers. Invariant: everything in one `step` was observed at the
-same moment, so its evidence is judged together and its order does not matter; a run is started
-only when no other is being run or cleaned up.
+same moment, so the agent's first word of an end, stops and clocks are judged together, whichever
+came first; a run is started only when no other is being run or cleaned up.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from turnkeeper.core.errors import (
     SETTLED,
     UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
+    UNKNOWN_SESSION,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.limits import RUNNING, Clocks, Moment, Phase, check_patch
+from turnkeeper.core.limits import REKILL_S, RUNNING, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
-from turnkeeper.core.run import begin, note_late, perform
+from turnkeeper.core.restart import clocks_of, repeat, wind
+from turnkeeper.core.run import begin, expire, note_late, perform
 from turnkeeper.core.state import Message, Run, Session
-from turnkeeper.core.step import Live, Step, Trace
+from turnkeeper.core.step import Dying, Live, Step, Trace
 from turnkeeper.core.view import view
 
 _OF_PROCESS = (s.Ready, s.Taken, s.Heartbeat, s.Sampled, s.Broken, s.Exited, s.Swept, s.Gone)
@@ -53,6 +55,7 @@ class Machine:
         step = self._new_step(now)
         endings: list[Ending] = []
         rest = self._hear(step, groups, endings)
+        self._take(rest)
         early = self._weigh(step, commands, endings)
         self._commit(step, endings)
         while rest:
@@ -66,13 +69,13 @@ class Machine:
     def resume(self, now: Moment) -> Step:
         """After a restart: wind the clocks again, take up what was going on, and go on."""
         step = self._new_step(now)
-        self._wind(now)
+        wind(self.state, self.live, self.policy, now)
         state, run = self.state, self.state.active
         if state.process is not None:
             name = run.id if run is not None else ""
             step.do(f.Reattach(state.process.name, name, state.process.pos))
             if run is not None:
-                self._repeat(step, run)
+                repeat(step, run)
         for child, entry in state.children.items():
             running = run is not None and run.id == entry.parent and run.phase in RUNNING
             if not running:
@@ -89,6 +92,12 @@ class Machine:
         nearer, clocks.nearer = clocks.nearer, False
         return nearer
 
+    def stored(self, step: Step, now: Moment) -> None:
+        """The step's events are stored, and its effects are done now: a slow store is no excuse to
+        give the agent less time."""
+        if self.live.clocks is not None:
+            self.live.clocks.done(step.now.mono, now.mono)
+
     def next_at(self) -> float:
         """When to look at the clocks again, at the earliest; infinity for never."""
         live = self.live
@@ -97,6 +106,10 @@ class Machine:
             nearest = min(nearest, min(live.approvals.values()))
         if live.queue:
             nearest = min(nearest, min(live.queue.values()))
+        if live.dying is not None:
+            nearest = min(nearest, live.dying.killed_at + REKILL_S)
+        if live.attaching_until is not None:
+            nearest = min(nearest, live.attaching_until)
         return nearest
 
     def _new_step(self, now: Moment) -> Step:
@@ -118,11 +131,18 @@ class Machine:
                 ending = perform(step, run, signal)
                 if ending is not None:
                     endings.append(ending)
-                    step.group = None
                     left = s.Group(group.process, group.run, group.signals[i + 1 :], group.pos)
                     return [left, *groups[at + 1 :]]
         step.group = None
         return []
+
+    def _take(self, rest: Sequence[s.Group]) -> None:
+        """What was taken counts before the clocks are judged, wherever in this look it was told."""
+        clocks = self.live.clocks
+        for group in rest:
+            for signal in group.signals:
+                if isinstance(signal, s.Taken) and clocks and self._uses(group.process):
+                    clocks.taken(signal.frame)
 
     def _addressee(self, group: s.Group, signal: s.Signal) -> Run | None:
         run, process = self.state.active, self.state.process
@@ -130,17 +150,23 @@ class Machine:
             return None
         return run if group.run == run.id or isinstance(signal, _OF_PROCESS) else None
 
+    def _uses(self, process: str) -> bool:
+        used = self.state.process
+        return used is not None and process in ("", used.name)
+
     def _stray(self, step: Step, group: s.Group, signal: s.Signal) -> None:
         """Of a run that is over, or of a process that nobody is using."""
-        process = self.state.process
-        current = process is not None and process.name == group.process
-        if (
-            current
-            and self.state.active is None
-            and isinstance(signal, s.Exited | s.Gone | s.Broken)
-        ):
-            step.emit(e.ProcessEnded(group.process, type(signal).__name__.lower()))
+        idle = self.state.active is None and self._uses(group.process)
+        live = self.live
+        if idle and isinstance(signal, s.Ready | s.Exited | s.Broken | s.Gone):
+            live.attaching_until = None
+        if idle and isinstance(signal, s.Exited | s.Broken):
+            live.dying = Dying(type(signal).__name__.lower(), step.now.mono)
             step.do(f.Kill(group.process))
+        elif idle and isinstance(signal, s.Gone):
+            why = live.dying.why if live.dying is not None else "gone"
+            live.dying = None
+            step.emit(e.ProcessEnded(group.process, why))
         else:
             note_late(step, group.run or None, signal)
 
@@ -149,12 +175,14 @@ class Machine:
         run = self.state.active
         if not endings or run is None:
             endings.clear()
+            step.group = None
             return
         fact = decide([ending.fact for ending in endings])
         of_agent = next((x for x in endings if x.condition is not Condition.BUSY), endings[0])
         retry = of_agent.retry and fact is of_agent.fact
         endings.clear()
         conclude(step, run, Ending(fact, of_agent.condition, of_agent.text, retry))
+        step.group = None
 
     # What was asked --------------------------------------------------------------------------
 
@@ -174,8 +202,8 @@ class Machine:
                     ending = perform(step, run, s.Stop(command.reason, command.by))
                     stops[run.id] = stops.get(run.id, False) or ending is not None
                 case c.Check():
-                    ending = self._check(step)
-                case c.Lose() if run is not None:
+                    ending = self._check(step, seen=bool(endings))
+                case c.Lose() if run is not None and self._uses(command.process):
                     ending = perform(step, run, s.Lost(command.reason, command.detail))
                 case _:
                     pass
@@ -194,6 +222,8 @@ class Machine:
             return refused
 
     def _do(self, step: Step, command: c.Command) -> c.Reply:
+        if not self.state.seq and not isinstance(command, c.Create):
+            raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {self.state.id}")
         match command:
             case c.Create():
                 return self._create(step, command)
@@ -288,22 +318,47 @@ class Machine:
 
     # Clocks and turns ------------------------------------------------------------------------
 
-    def _check(self, step: Step) -> Ending | None:
+    def _check(self, step: Step, *, seen: bool) -> Ending | None:
+        """Which clocks are due. `seen`: the running run's end was observed in the same look."""
         now = step.now.mono
         for message in self.state.queued():
             self._trace_queued(s.Tick)
             if self.live.queue.get(message.run, math.inf) <= now:
                 end_queued(step, message, submit.expired(step, message))
-        run = self.state.active
-        return perform(step, run, s.Tick()) if run is not None else None
+        run, dying = self.state.active, self.live.dying
+        if dying is not None and dying.killed_at + REKILL_S <= now:
+            self.live.dying = dying._replace(killed_at=now)
+            step.do(f.Kill(step.process.name))
+        if self.live.attaching_until is not None and self.live.attaching_until <= now:
+            self.live.attaching_until = None
+            self.live.dying = Dying("not heard of after a restart", now)
+            step.do(f.Kill(step.process.name))
+        if run is None:
+            return None
+        if not seen and run.phase is Phase.APPROVAL:
+            expire(step, run)
+        return perform(step, run, s.Tick())
 
     def _schedule(self, step: Step) -> None:
         """The next run, once nothing runs and nothing is being cleaned up."""
-        if self.state.active is None and not self.holding:
+        if step.requeued:
+            self._wind_requeued(step)
+        live = self.live
+        settled = live.dying is None and live.attaching_until is None
+        if self.state.active is None and settled and not self.holding:
             waiting = self.state.queued()
             if waiting:
                 self._trace_queued(s.Start)
                 self._start(step, waiting[0])
+
+    def _wind_requeued(self, step: Step) -> None:
+        """What came back to the queue has its dates there: its parent's, and its own if it never
+        ran."""
+        queue = self.live.queue
+        for message in [m for m in self.state.queued() if m.run not in queue]:
+            submit.wind_queue(self.live, self.policy, self.state, message, step.now)
+            if queue.get(message.run, math.inf) <= step.now.mono:
+                end_queued(step, message, submit.expired(step, message))
 
     def _start(self, step: Step, message: Message) -> None:
         limits = submit.limits_of(step, message)
@@ -312,50 +367,9 @@ class Machine:
         step.emit(e.RunStarted(message.id, limits, not_after), message.run)
         run = self.state.active
         assert run is not None, "run.started makes its run the active one"
-        step.live.clocks = _clocks(run, step.now)
+        step.live.clocks = clocks_of(run, step.now)
         begin(step, run)
 
     def _trace_queued(self, signal: type[s.Signal]) -> None:
         if self._trace is not None:
             self._trace(Phase.QUEUED, signal)
-
-    # Restart ---------------------------------------------------------------------------------
-
-    def _wind(self, now: Moment) -> None:
-        """Silence counts from now; what has a date counts from that."""
-        state, live = self.state, self.live
-        for message in state.queued():
-            submit.wind_queue(live, self.policy, state, message, now)
-        run = state.active
-        if run is None:
-            return
-        live.clocks = _clocks(run, now)
-        live.clocks.enter(run.phase, now.mono)
-        for approval in run.open.values():
-            if approval.expires_at is not None:
-                live.approvals[approval.id] = now.mono + max(0.0, approval.expires_at - now.wall)
-
-    def _repeat(self, step: Step, run: Run) -> None:
-        """Do again what may not have been done: frames are numbered, and the rest is harmless."""
-        name = step.process.name
-        match run.phase:
-            case Phase.SWEEPING:
-                step.do(f.Sweep(name))
-            case Phase.TERMINATING:
-                step.do(f.Terminate(name))
-            case Phase.KILLING | Phase.RETRYING:
-                step.do(f.Kill(name))
-            case _:
-                for frame, intent in run.intents.items():
-                    step.do(f.Write(name, frame, intent))
-                    step.clocks.wrote(frame, step.now.mono)
-
-
-def _clocks(run: Run, now: Moment) -> Clocks:
-    """The clocks of a run, however long it has been going on; a child's end with its parent's."""
-    gone_by = max(0.0, now.wall - run.started_at)
-    clocks = Clocks(run.limits, now.mono - gone_by)
-    clocks.enter(Phase.STARTING, now.mono)
-    if run.not_after is not None:
-        clocks.deadline_at = min(clocks.deadline_at, now.mono + run.not_after - now.wall)
-    return clocks

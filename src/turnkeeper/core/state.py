@@ -48,6 +48,11 @@ def run_name(message: str, generation: int) -> str:
     return first if generation <= 1 else f"{first}-{generation}"
 
 
+def message_of(run: str) -> str:
+    """The message that a run is of, by its name."""
+    return "m" + run.removeprefix("r").partition("-")[0]
+
+
 def approval_name(run: str, number: int) -> str:
     """The name of a run's n-th question."""
     return f"a{run.removeprefix('r')}.{number}"
@@ -103,6 +108,7 @@ class Run(msgspec.Struct):
     intents: dict[int, Intent] = {}
     decision: Evidence | None = None
     unwanted: bool = False
+    last: str = ""
 
     def active_phase(self) -> Phase:
         """Where a run is whose agent has begun to answer."""
@@ -130,6 +136,7 @@ class Session(msgspec.Struct):
     )
     ended: dict[str, Outcome] = {}
     successors: dict[str, str] = {}
+    parents: dict[str, str] = {}
     keys: dict[str, Keyed] = {}
     approvals: dict[str, Approval] = {}
     children: dict[str, Child] = {}

@@ -7,6 +7,7 @@ the state the moment it is emitted, so what is decided next sees it; effects fol
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from turnkeeper.core import events as e
 from turnkeeper.core.commands import Policy, Reply
@@ -21,23 +22,35 @@ from turnkeeper.core.state import Process, Run, Session
 Trace = Callable[[Phase, type[Signal]], None]
 
 
+class Dying(NamedTuple):
+    """An idle process that is being ended: why, and when it was last killed."""
+
+    why: str
+    killed_at: float
+
+
 class Live:
     """What is known of a session only while this server lives: clocks, and what was last seen."""
 
-    __slots__ = ("approvals", "clocks", "last", "queue", "sample")
+    __slots__ = ("approvals", "attaching_until", "clocks", "dying", "queue", "sample")
 
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
         self.approvals: dict[str, float] = {}
         self.queue: dict[str, float] = {}
-        self.last = ""
         self.sample: Sample | None = None
+        self.dying: Dying | None = None
+        self.attaching_until: float | None = None
+        """Until when an idle process that a restart took up again has to say that it lives."""
 
 
 class Step:
     """Collects what one look at the world leads to."""
 
-    __slots__ = ("effects", "events", "group", "live", "now", "policy", "replies", "state", "trace")
+    __slots__ = (
+        "effects", "events", "group", "live", "now", "policy", "replies", "requeued", "state",
+        "trace",
+    )  # fmt: skip
 
     def __init__(self, state: Session, live: Live, policy: Policy, now: Moment) -> None:
         self.state = state
@@ -49,6 +62,7 @@ class Step:
         self.replies: list[Reply | TurnkeeperError] = []
         self.group: Group | None = None
         self.trace: Trace | None = None
+        self.requeued = False
 
     def emit(self, data: e.Fact, run: str | None = None) -> e.Event:
         """This is now true."""
@@ -97,7 +111,7 @@ class Step:
             clock=clock,
             budget_s=budget_s,
             silent_s=round(silent_s, 3),
-            last=self.live.last if run is not None else "",
+            last=run.last if run is not None else "",
             tools=tuple(run.tools.values()) if run is not None else (),
             sample=self.live.sample if run is not None else None,
             exit_code=exit_code,

@@ -11,44 +11,31 @@ import math
 from turnkeeper.core.commands import NextClock, RunView
 from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.limits import Moment, Phase
-from turnkeeper.core.state import Message, Session
+from turnkeeper.core.state import Session, message_of
 from turnkeeper.core.step import Live
 
 
 def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
     """How that run is doing; `UNKNOWN_RUN` if there is none."""
-    active = state.active
-    ended = state.ended.get(run)
-    phase = Phase.CLOSED
-    clocks: tuple[NextClock, ...] = ()
+    outcome, active = state.ended.get(run), state.active
+    position, phase = None, Phase.CLOSED
     if active is not None and active.id == run:
         phase = active.phase
-        clocks = _clocks(live, now)
-        return _view(state, run, active.message, phase, clocks, None)
-    if ended is not None:
-        return _view(state, run, None, phase, clocks, None)
-    waiting = state.queued()
-    for position, message in enumerate(waiting):
-        if message.run == run:
-            return _view(state, run, message, Phase.QUEUED, clocks, position + (active is not None))
-    raise TurnkeeperError(UNKNOWN_RUN, f"session {state.id} has no run {run}")
-
-
-def _view(
-    state: Session, run: str, message: Message | None, phase: Phase,
-    clocks: tuple[NextClock, ...], position: int | None,
-) -> RunView:  # fmt: skip
-    outcome = state.ended.get(run)
-    parent = message.parent.run if message is not None and message.parent is not None else None
+    elif outcome is None:
+        waiting = [message.run for message in state.queued()]
+        if run not in waiting:
+            raise TurnkeeperError(UNKNOWN_RUN, f"session {state.id} has no run {run}")
+        phase, position = Phase.QUEUED, waiting.index(run) + (active is not None)
+    running = outcome is None and position is None
     return RunView(
         id=run,
         session=state.id,
-        message=message.id if message is not None else "m" + run.removeprefix("r").split("-")[0],
+        message=message_of(run),
         agent=state.agent,
-        state="ended" if outcome is not None else "queued" if position is not None else "running",
+        state="ended" if outcome is not None else "running" if running else "queued",
         phase=phase.value,
-        clocks=clocks if outcome is None else (),
-        parent=parent,
+        clocks=_clocks(live, now) if running else (),
+        parent=state.parents.get(run),
         position=position,
         successor=state.successors.get(run),
         outcome=outcome,

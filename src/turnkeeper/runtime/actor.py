@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core.errors import INTERNAL, SHUTTING_DOWN, Fenced, StoreDown, TurnkeeperError
-from turnkeeper.core.events import Event, RunEnded
+from turnkeeper.core.events import Event, RunEnded, encode
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
-from turnkeeper.core.signals import Broken, Group
+from turnkeeper.core.signals import Broken, Exited, Gone, Group
 from turnkeeper.core.step import Step
 from turnkeeper.ports import Agent, Batch, Clock, EventStore, OutOfOrder
 from turnkeeper.runtime.fanout import Fanout
@@ -33,6 +33,14 @@ PAUSE_AT = 2048
 
 OUTAGE_S = 10.0
 """A store that fails for this long is down: agents are ended and callers refused."""
+
+SPARE_S = 5.0
+"""What a stop may take over its ladder before it is no longer waited for."""
+
+PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
+"""How long to wait before the store is tried again, at first and at most."""
+
+_DEATH = frozenset({Exited, Gone})
 
 ChildEffect = f.StopChild | f.TellParent | f.AskChild
 
@@ -73,8 +81,12 @@ class SessionActor:
         self._inbox = _Inbox()
         self._paused = False
         self._down = False
+        self._unrecorded: list[str] = []
         self._closing = False
         self._storing: list[Event] = []
+        self._storing_since = 0.0
+        self._guard: asyncio.TimerHandle | None = None
+        self._answering: Sequence[_Ask] = ()
         self._idle: asyncio.Future[None] | None = None
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -124,9 +136,19 @@ class SessionActor:
     def outlives_server(self) -> bool:
         return self._around.agent.outlives_server
 
-    async def retire(self) -> None:
-        """Start nothing more, and end what runs, to the last process."""
+    @property
+    def ladder_s(self) -> float:
+        """How long it may take at most to stop what runs, with a little to spare."""
+        run = self.machine.state.active
+        limits = run.limits if run is not None else self.machine.policy.limits
+        return limits.drain_s + limits.term_s + SPARE_S
+
+    async def retire(self, *, queued_too: bool) -> None:
+        """Start nothing more, and end what runs, to the last process; what waits only if asked."""
         self.machine.holding = True
+        if queued_too:
+            for message in self.machine.state.queued():
+                await self.ask(c.StopRun(run=message.run, reason="shutdown"))
         run = self.machine.state.active
         if run is not None:
             self._idle = asyncio.get_running_loop().create_future()
@@ -153,9 +175,10 @@ class SessionActor:
                 await self._look()
         except Fenced as fenced:
             log.warning("%s", fenced)
-            self._closing = True
-            self._let_go()
-            self._around.closed(self._id)
+            self._give_in()
+        except Exception:
+            log.exception("session %s cannot go on here; it is read again when asked for", self._id)
+            self._give_in()
 
     async def _look(self) -> None:
         """One look at the world. Before a clock or a stop counts, what is readable is read."""
@@ -178,22 +201,36 @@ class SessionActor:
         log.error("session %s is read again from its log", self._id, exc_info=fault)
         for ask in asks:
             _answer(ask, TurnkeeperError(INTERNAL, f"this could not be done: {fault!r}"))
-        self.machine = await self._around.reload()
+        holding = self.machine.holding
+        self.machine = await self._reload()
+        self.machine.holding = holding
         self._supervisor.adopt(self.machine.state)
         await self._settle(self.machine.resume(self._around.clock.now()), [])
         self._fail_run(f"Turnkeeper made a mistake: {fault!r}")
 
+    async def _reload(self) -> Machine:
+        pause_s = PAUSE_S
+        while True:
+            try:
+                return await self._around.reload()
+            except StoreDown:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
     async def _settle(self, step: Step, asks: Sequence[_Ask]) -> None:
         """Append first; then show, act and answer."""
+        self._answering = asks
         if step.events:
             self._storing = step.events
-            await self._append(step.events, asks)
+            await self._append(step.events)
             self._storing = []
+            self.machine.stored(step, self._around.clock.now())
             self._around.fanout.publish(self.machine.state.id, step.events)
         for effect in step.effects:
             self._do(effect)
         for ask, reply in zip(asks, step.replies, strict=True):
             _answer(ask, reply)
+        self._answering = ()
         for event in step.events:
             if type(event.data) is RunEnded:
                 self._told(event, event.data)
@@ -216,12 +253,15 @@ class SessionActor:
 
     # The store -------------------------------------------------------------------------------
 
-    async def _append(self, events: Sequence[Event], asks: Sequence[_Ask]) -> None:
+    async def _append(self, events: Sequence[Event]) -> None:
         """Until it is stored. A store that said no may have stored it all the same: look first."""
         store, state = self._around.store, self.machine.state
         batch = Batch(state.id, self._epoch, events, state.unfinished)
         loop = asyncio.get_running_loop()
-        failing_since, pause_s = loop.time(), 0.05
+        self._storing_since = loop.time()
+        if self._guard is None:
+            self._guard = loop.call_later(OUTAGE_S, self._watch_store)
+        pause_s = PAUSE_S
         while True:
             try:
                 await store.append(batch)
@@ -229,42 +269,57 @@ class SessionActor:
             except (StoreDown, OutOfOrder) as trouble:
                 if await self._is_stored(batch, trouble):
                     break
-            if loop.time() - failing_since >= OUTAGE_S and not self._down:
-                self._give_up(asks)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 1.0)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
         if self._down:
-            self._recover(loop.time() - failing_since)
+            self._recover(loop.time() - self._storing_since)
 
     async def _is_stored(self, batch: Batch, trouble: Exception) -> bool:
+        first = batch.events[0].seq
         try:
-            head = await self._around.store.head(batch.session)
+            found = await self._around.store.read(batch.session, first - 1, len(batch.events))
         except StoreDown:
             return False
-        if head == batch.events[-1].seq:
+        if [encode(event) for event in found] == [encode(event) for event in batch.events]:
             return True
         if isinstance(trouble, OutOfOrder):
             raise Fenced(batch.session, batch.epoch) from trouble
         return False
 
-    def _give_up(self, asks: Sequence[_Ask]) -> None:
+    def _watch_store(self) -> None:
+        """An append that fails or hangs for too long is an outage; one lazy timer watches."""
+        self._guard = None
+        if not self._storing or self._down:
+            return
+        loop = asyncio.get_running_loop()
+        left_s = self._storing_since + OUTAGE_S - loop.time()
+        if left_s > 0:
+            self._guard = loop.call_later(left_s, self._watch_store)
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
         """The store is down: no agent goes on unrecorded, no caller waits for ever."""
         log.error("the store has failed for %s s; session %s is held", OUTAGE_S, self._id)
         self._down = True
-        self._supervisor.kill_all()
+        self._unrecorded = self._supervisor.kill_all()
         held, self._inbox.asks = self._inbox.asks, []
-        for ask in (*asks, *held):
+        for ask in (*self._answering, *held):
             _answer(ask, StoreDown("it has not answered for some time"))
 
     def _recover(self, after_s: float) -> None:
-        """It works again: the run that could not be recorded ends as what it was."""
+        """It works again: the run that could not be recorded ends as what it was. One that was to
+        start meanwhile has lost nothing."""
         self._down = False
-        self._fail_run(f"the store could not be written for {after_s:.0f} s")
+        process = self.machine.state.process
+        if process is not None and process.name in self._unrecorded:
+            self._fail_run(f"the store could not be written for {after_s:.0f} s")
 
     def _fail_run(self, told: str) -> None:
         run, process = self.machine.state.active, self.machine.state.process
         if run is not None and process is not None:
             self.hear(Group(process.name, run.id, (Broken("internal", told),)))
+            self._inbox.groups.sort(key=lambda group: any(type(x) in _DEATH for x in group.signals))
 
     # Odds and ends ---------------------------------------------------------------------------
 
@@ -307,13 +362,20 @@ class SessionActor:
         self._inbox.asks.append(_Ask(c.Check()))
         self._ring()
 
+    def _give_in(self) -> None:
+        """Not ours any more, or not to be mended: nobody may wait for us."""
+        self._closing = True
+        self._let_go()
+        self._around.closed(self._id)
+
     def _let_go(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._guard):
+            if timer is not None:
+                timer.cancel()
         self._supervisor.detach()
         closing = TurnkeeperError(SHUTTING_DOWN, f"session {self._id} is closing")
         asks, self._inbox = self._inbox.asks, _Inbox()
-        for ask in asks:
+        for ask in (*self._answering, *asks):
             _answer(ask, closing)
         for waiters in self._waiters.values():
             for waiter in waiters:

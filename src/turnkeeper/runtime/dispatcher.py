@@ -24,6 +24,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
     Fenced,
+    InvalidValue,
     StoreDown,
     TurnkeeperError,
 )  # fmt: skip
@@ -35,11 +36,14 @@ from turnkeeper.core.state import Session, run_name, run_of_approval
 from turnkeeper.core.step import Trace
 from turnkeeper.ports import Agent, Clock, EventStore, Ids
 from turnkeeper.runtime.actor import ChildEffect, SessionActor, Surroundings
-from turnkeeper.runtime.fanout import Fanout, Watcher
+from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout, Watcher
 
 log = logging.getLogger("turnkeeper.dispatcher")
 
 PAGE_EVENTS = 2048
+
+OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
+"""What may be said of a message besides its text."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Ports:
     agents: Mapping[str, Agent]
     policies: Mapping[str, c.Policy]
     trace: Trace | None = None
+    behind_max: int = BEHIND_MAX
 
 
 class Dispatcher:
@@ -59,7 +64,7 @@ class Dispatcher:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self.fanout = Fanout(ports.store)
+        self.fanout = Fanout(ports.store, ports.behind_max)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -71,14 +76,20 @@ class Dispatcher:
         for session in await self._ports.store.unfinished():
             await self._actor(session)
 
-    async def close(self, within_s: float = 15.0) -> None:
-        """Refuse new work; stop what cannot outlive this server; let the rest go on in custody."""
+    async def close(self, *, queued_too: bool = False, within_s: float | None = None) -> None:
+        """Refuse new work; stop what cannot outlive this server; let the rest go on in custody.
+
+        What waits is left for the next server; `queued_too` ends it as well, where there will be
+        none. Without `within_s`, each run has the time of its own stop ladder.
+        """
         self._closing = True
+        await self._wait_loaded()
         actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        doomed = [actor for actor in actors if not actor.outlives_server]
+        doomed = [actor for actor in actors if queued_too or not actor.outlives_server]
         if doomed:
-            stops = [asyncio.ensure_future(actor.retire()) for actor in doomed]
-            _, late = await asyncio.wait(stops, timeout=within_s)
+            bound_s = max(actor.ladder_s for actor in doomed) if within_s is None else within_s
+            stops = [asyncio.ensure_future(actor.retire(queued_too=queued_too)) for actor in doomed]
+            _, late = await asyncio.wait(stops, timeout=bound_s)
             for task in late:
                 task.cancel()
         for errand in list(self._errands):
@@ -88,6 +99,14 @@ class Dispatcher:
         self._actors.clear()
         self.fanout.close()
 
+    async def _wait_loaded(self) -> None:
+        """Nobody comes alive after the end: what is still being read is given up."""
+        loading = [task for task in self._actors.values() if not task.done()]
+        for task in loading:
+            task.cancel()
+        if loading:
+            await asyncio.wait(loading)
+
     # What people and programs ask ------------------------------------------------------------
 
     async def create(self, command: c.Create, session: str | None = None) -> str:
@@ -95,14 +114,18 @@ class Dispatcher:
         self._agent(command.agent)
         name = session or self._ports.ids.new("s")
         actor = await self._actor(name, create=command.agent)
-        await actor.ask(command)
+        try:
+            await actor.ask(command)
+        except TurnkeeperError:
+            if not actor.machine.state.seq:
+                self._forget(name)
+                await actor.close()
+            raise
         return name
 
     async def send(self, session: str, text: str, **options: Any) -> c.Accepted:
         """A message for a session. `options` are the further fields of `commands.Send`."""
-        message = self._ports.ids.new("m")
-        command = msgspec.convert({**options, "message": message, "text": text}, c.Send)
-        return await self._send(session, command)
+        return await self._send(session, self._message(text, options))
 
     async def stop(self, run: str, by: str = "") -> c.StopAnswer:
         """Stop that run, and no other. Stopping an ended run changes nothing."""
@@ -143,25 +166,43 @@ class Dispatcher:
 
     async def start_child(self, parent: str, session: str, text: str, **options: Any) -> c.Accepted:
         """A run of another session, started by a run: it ends no later than its parent."""
-        message = self._ports.ids.new("m")
-        command = msgspec.convert({**options, "message": message, "text": text}, c.Send)
-        child = run_name(message, 1)
+        command = self._message(text, {"priority": "agent", **options})
+        child = run_name(command.message, 1)
         actor = await self._actor(await self._session_of(parent))
-        adopted = await actor.ask(c.Adopt(parent=parent, child=child, session=session))
-        assert isinstance(adopted, c.Adopted)
         try:
+            adopted = await actor.ask(c.Adopt(parent=parent, child=child, session=session))
+            assert isinstance(adopted, c.Adopted)
             accepted = await self._send(
                 session, msgspec.structs.replace(command, parent=adopted.parent)
             )
-        except TurnkeeperError:
-            report = c.ReportChild(child=child, outcome=Kind.FAILED, reason="spawn_failed")
-            self._errand(lambda: self._tell(adopted.parent.session, report))
+        except BaseException:
+            self._post(f.AskChild(session, child, parent))
             raise
         if (await self.look(parent)).phase not in RUNNING:
             self._post(f.StopChild(session, child, parent))
         return accepted
 
     # Actors ----------------------------------------------------------------------------------
+
+    def actor_if_loaded(self, session: str) -> SessionActor | None:
+        """The living actor of that session, for whoever wants to look at its state."""
+        task = self._actors.get(session)
+        return task.result() if task is not None and _loaded(task) else None
+
+    def _message(self, text: str, options: Mapping[str, Any]) -> c.Send:
+        """The command for a new message, or `InvalidValue` naming the field."""
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise InvalidValue(name, value, f"there is no such option: {', '.join(OPTIONS)}")
+            try:
+                msgspec.convert({"message": "m", "text": "t", name: value}, c.Send)
+            except msgspec.ValidationError as wrong:
+                raise InvalidValue(name, value, str(wrong)) from None
+        try:
+            text.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidValue("text", text, "give text that can be written as UTF-8") from None
+        return c.Send(message=self._ports.ids.new("m"), text=text, **options)
 
     async def _send(self, session: str, command: c.Send) -> c.Accepted:
         said = (command.text, command.priority, command.when_busy, command.limits, command.sender)
@@ -241,17 +282,19 @@ class Dispatcher:
                 self._errand(lambda: self._ask_child(effect))
 
     async def _ask_child(self, effect: f.AskChild) -> None:
-        """How did it end, if it did? One that was never accepted never ran."""
-        kind, reason = Kind.LOST, "server_lost"
+        """How did it end, if it did? One that was never accepted was never started."""
+        kind, reason = Kind.FAILED, "spawn_failed"
         try:
+            actor = await self._actor(effect.session)
             run: str | None = effect.run
             while run is not None:
-                view = await self.look(run)
+                view = await actor.ask(c.Look(run=run))
+                assert isinstance(view, c.RunView)
                 if view.outcome is None:
                     return
                 kind, reason, run = view.outcome.kind, view.outcome.reason, view.successor
         except TurnkeeperError as unknown:
-            if unknown.entry is not UNKNOWN_RUN:
+            if unknown.entry not in (UNKNOWN_RUN, UNKNOWN_SESSION):
                 raise
         parent = await self._session_of(effect.parent)
         await self._tell(parent, c.ReportChild(child=effect.run, outcome=kind, reason=reason))

@@ -50,19 +50,21 @@ class _Tail:
 class Watcher:
     """One reader of one session's log. Use `next` or iterate; `close` when done."""
 
-    def __init__(self, fanout: Fanout, session: str, after: int, behind_max: int) -> None:
+    def __init__(self, fanout: Fanout, session: str, tail: _Tail, after: int) -> None:
         self.session = session
         self.cursor = after
         self._fanout = fanout
-        self._behind_max = behind_max
-        self._head_when_read = 0
+        self._tail = tail
+        self._head_when_read = tail.head
         self._cut_at: int | None = None
         self._closed = False
+        self._ending = False
         self._wake = asyncio.Event()
 
     async def next(self) -> list[Event]:
-        """The next events, waiting for one if need be; none once closed. Raises `CutOff`."""
-        tail = self._fanout.tail(self.session)
+        """The next events, waiting for one if need be; none once closed, or once all is read that
+        will be there. Raises `CutOff`."""
+        tail = self._tail
         while not self._closed:
             if self._cut_at is not None:
                 raise CutOff(self.session, self.cursor, self._cut_at)
@@ -74,6 +76,8 @@ class Watcher:
                 if found:
                     self.cursor = found[-1].seq
                     return found
+            if self._ending:
+                break
             self._wake.clear()
             await self._wake.wait()
         return []
@@ -83,10 +87,19 @@ class Watcher:
             for event in events:
                 yield event
 
-    def woken(self, head: int) -> None:
+    def joined(self) -> None:
+        """It is told of everything from here on."""
+        self._head_when_read = self._tail.head
+
+    def woken(self, head: int, behind_max: int) -> None:
         """There is more; or it has let too much pass without reading."""
-        if head - self._head_when_read > self._behind_max:
+        if head - self._head_when_read > behind_max:
             self._cut_at = head
+        self._wake.set()
+
+    def end(self) -> None:
+        """Nothing more will happen: it may read what is there, and then it is done."""
+        self._ending = True
         self._wake.set()
 
     @property
@@ -109,14 +122,15 @@ class Fanout:
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
         """A watcher that gets everything after the cursor `after`."""
-        watcher = Watcher(self, session, after, self._behind_max)
         tail = self._tails.setdefault(session, _Tail())
+        watcher = Watcher(self, session, tail, after)
         tail.watchers.append(watcher)
         try:
             tail.head = max(await self._store.head(session), tail.head)
         except BaseException:
             watcher.close()
             raise
+        watcher.joined()
         return watcher
 
     def publish(self, session: str, events: Sequence[Event]) -> None:
@@ -127,12 +141,9 @@ class Fanout:
         tail.events.extend(events)
         tail.head = max(tail.head, events[-1].seq)
         for watcher in list(tail.watchers):
-            watcher.woken(tail.head)
+            watcher.woken(tail.head, self._behind_max)
             if watcher.is_cut:
                 tail.watchers.remove(watcher)
-
-    def tail(self, session: str) -> _Tail:
-        return self._tails.setdefault(session, _Tail())
 
     async def page(self, session: str, after: int) -> list[Event]:
         return await self._store.read(session, after, PAGE_EVENTS)
@@ -146,6 +157,7 @@ class Fanout:
                 del self._tails[watcher.session]
 
     def close(self) -> None:
-        for tail in list(self._tails.values()):
-            for watcher in list(tail.watchers):
-                watcher.close()
+        """Nothing more will be published: everyone may read to the end."""
+        for tail in self._tails.values():
+            for watcher in tail.watchers:
+                watcher.end()

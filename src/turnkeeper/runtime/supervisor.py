@@ -51,10 +51,12 @@ class Supervisor:
     def resume(self) -> None:
         self._each(lambda link: link.resume())
 
-    def kill_all(self) -> None:
-        """Nothing may go on that cannot be recorded."""
-        for process in list(self._links):
+    def kill_all(self) -> list[str]:
+        """Nothing may go on that cannot be recorded. Gives the names of what is killed."""
+        processes = list(self._links)
+        for process in processes:
             self.do(f.Kill(process))
+        return processes
 
     def adopt(self, state: Session) -> None:
         """The state was read again from the log; the processes are the same."""

@@ -37,8 +37,9 @@ class MemoryStore:
         if batch.epoch != self._epochs.get(session):
             raise Fenced(session, batch.epoch)
         log = self._logs.setdefault(session, [])
-        if batch.events[0].seq != len(log) + 1:
-            raise OutOfOrder(f"event {batch.events[0].seq} does not follow {len(log)}")
+        for expected, event in enumerate(batch.events, len(log) + 1):
+            if event.seq != expected:
+                raise OutOfOrder(f"event {event.seq} does not follow {expected - 1}")
         ends = [event.run or "" for event in batch.events if type(event.data) is RunEnded]
         if ends:
             if len(set(ends)) != len(ends) or not self._ended.isdisjoint(ends):

@@ -1,0 +1,1 @@
+"""What is made from the source: the reference pages under docs/reference/."""

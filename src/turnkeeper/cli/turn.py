@@ -1,0 +1,209 @@
+"""One turn at a terminal or in a pipe: `turnkeeper run`.
+
+Decides who answers an agent's questions and what Ctrl-C means. It must not know how a run ends: it
+asks for a stop, and tells what the outcome was. Invariant: the exit code is the outcome's; a first
+Ctrl-C, a SIGTERM or a lost standard output stops this run, and a second Ctrl-C quits at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from turnkeeper import Event, Outcome, Run, Turnkeeper, TurnkeeperError
+from turnkeeper.cli.clean import one_line
+from turnkeeper.cli.report import ERASE, Report
+from turnkeeper.cli.streams import Keyboard, Stream
+from turnkeeper.core.events import ApprovalRequested, ApprovalSettled
+from turnkeeper.core.limits import check_patch
+from turnkeeper.core.outcome import words_of
+
+STATUS_EVERY_S = 0.5
+QUIET_S = 1.0
+"""For this long nothing has to be shown before the status is."""
+
+STOP_SIGNALS = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "SIGHUP",
+}
+
+
+@dataclass(frozen=True)
+class TurnOptions:
+    """What was asked for on the command line."""
+
+    text: str
+    agent: str
+    session: str | None
+    priority: str
+    limits: Mapping[str, float]
+    as_json: bool = False
+    yes: bool = False
+
+
+def play_turn(options: TurnOptions) -> int:
+    """The turn, from its message to its end; the exit code. Raises what refuses the message."""
+    return asyncio.run(_Turn(options).wait_played())
+
+
+class _Turn:
+    def __init__(self, options: TurnOptions) -> None:
+        self._options = options
+        self._report = Report(Stream(sys.stdout), Stream(sys.stderr), as_json=options.as_json)
+        self._keyboard = Keyboard(sys.stdin)
+        self._run: Run | None = None
+        self._code: int | None = None
+        self._interrupts = 0
+        self._stopping = False
+        self._shown_at = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions: dict[str, asyncio.Task[None]] = {}
+
+    async def wait_played(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number, name in STOP_SIGNALS.items():
+            loop.add_signal_handler(number, self._asked_to_stop, name)
+        try:
+            return await self._wait_outcome()
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+            self._report.out.close()
+            self._report.err.close()
+
+    async def _wait_outcome(self) -> int:
+        options = self._options
+        asked: dict[str, Any] = {
+            **check_patch(dict(options.limits)),
+            "agent": options.agent,
+            "priority": options.priority,
+            "sender": "turnkeeper run",
+        }
+        async with Turnkeeper() as tk:
+            run = await tk.send(options.session, options.text, **asked)
+            ticking = self._spawn(self._tick())
+            try:
+                outcome = await self._follow(tk, run)
+            finally:
+                for task in (ticking, *self._questions.values()):
+                    task.cancel()
+                await asyncio.wait([ticking, *self._tasks])
+            await self._report.ended(outcome)
+            self._code = self._exit_code(outcome)
+        return self._code
+
+    async def _follow(self, tk: Turnkeeper, run: Run) -> Outcome:
+        """The run; and the one after it, if its message was given back to the queue."""
+        again: Run | None = run
+        while again is not None:
+            self._run = run = again
+            async for event in run:
+                await self._heard(tk, event)
+            again = await run.successor() if not self._stopping else None
+        return await run.wait()
+
+    async def _heard(self, tk: Turnkeeper, event: Event) -> None:
+        self._shown_at = asyncio.get_running_loop().time()
+        await self._report.show(event)
+        fault = self._report.out.fault
+        if fault is not None and not self._stopping:
+            self._lost_stdout(fault)
+        match event.data:
+            case ApprovalRequested():
+                self._questions[event.data.approval] = self._spawn(self._ask(tk, event.data))
+            case ApprovalSettled(approval=approval) if approval in self._questions:
+                self._questions.pop(approval).cancel()
+            case _:
+                pass
+
+    def _exit_code(self, outcome: Outcome) -> int:
+        code = words_of(outcome).exit_code
+        fault = self._report.out.fault
+        lost = fault is not None and fault.errno != errno.EPIPE
+        return 1 if lost and code == 0 else code
+
+    # Questions -------------------------------------------------------------------------------
+
+    async def _ask(self, tk: Turnkeeper, asked: ApprovalRequested) -> None:
+        what = f"{one_line(asked.tool)} {one_line(asked.input)}"
+        if self._options.yes:
+            await self._report.say(f"allowed by --yes: {what}")
+            allow, note = True, ""
+        elif self._keyboard.is_there and self._report.err.is_terminal:
+            await self._report.say(f"the agent asks leave for {what}")
+            allow, note = await self._wait_decision(), ""
+        else:
+            told = "there is no terminal to ask on; --yes allows what an agent asks for"
+            await self._report.say(f"denied: {what} ({told})")
+            allow, note = False, "nobody is there to ask"
+        try:
+            await tk.answer(asked.approval, allow=allow, by="turnkeeper run", note=note)
+        except TurnkeeperError as late:
+            await self._report.say(str(late))
+
+    async def _wait_decision(self) -> bool:
+        line = await self._keyboard.wait_line(lambda: self._report.ask("  Allow it? [y/N] "))
+        self._report.was_answered()
+        return line.strip().lower() in ("y", "yes")
+
+    # Stopping --------------------------------------------------------------------------------
+
+    def _asked_to_stop(self, by: str) -> None:
+        self._interrupts += 1
+        if self._interrupts > 1 or self._run is None or self._code is not None:
+            self._quit()
+        self._stopping = True
+        self._spawn(self._stop(self._run, by, "Ctrl-C again quits at once"))
+
+    def _lost_stdout(self, fault: OSError) -> None:
+        assert self._run is not None, "something of a run was to be shown"
+        self._stopping = True
+        told = os.strerror(fault.errno) if fault.errno else str(fault)
+        why = f"standard output: {told}"
+        self._spawn(self._stop(self._run, "a lost standard output", why))
+
+    async def _stop(self, run: Run, by: str, told: str) -> None:
+        try:
+            await run.stop(by)
+        except TurnkeeperError as refused:
+            told = str(refused)
+        await self._report.say(f"stopping run {run.id} ({told})", plain=True)
+
+    def _quit(self) -> NoReturn:
+        """At once: nothing is waited for, not even a terminal that takes no more."""
+        erase = ERASE if self._report.draws else ""
+        if self._run is not None and self._code is None:
+            told = f"quit; the end of run {self._run.id} was not waited for"
+        else:
+            told = "quit"
+        self._report.err.write_if_possible(f"{erase}\nturnkeeper: {told}\n")
+        os._exit(128 + signal.SIGINT if self._code is None else self._code)
+
+    # Beside it -------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """While nothing is to be shown, show that and how the run is going on."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while self._report.draws:
+            await asyncio.sleep(STATUS_EVERY_S)
+            quiet = loop.time() - self._shown_at >= QUIET_S
+            if quiet and not self._questions and self._run is not None:
+                with suppress(TurnkeeperError):
+                    view = await self._run.look()
+                    if view.outcome is None:
+                        await self._report.status(view, loop.time() - began)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,57 @@
+"""Taking a session up again: what a new server winds, and what it does once more.
+
+Decides from when clocks count after a restart, and which effects are repeated. It must not know why
+the server was away. Invariant: what has a date keeps it, silence counts from now, and whatever is
+repeated does no harm if it had been done: frames are numbered, and the rest is idempotent.
+"""
+
+from __future__ import annotations
+
+from turnkeeper.core import effects as f
+from turnkeeper.core import submit
+from turnkeeper.core.commands import Policy
+from turnkeeper.core.limits import Clocks, Limits, Moment, Phase
+from turnkeeper.core.state import Run, Session
+from turnkeeper.core.step import Live, Step
+
+
+def wind(state: Session, live: Live, policy: Policy, now: Moment) -> None:
+    """Silence counts from now; what has a date counts from that."""
+    for message in state.queued():
+        submit.wind_queue(live, policy, state, message, now)
+    run = state.active
+    if run is None:
+        if state.process is not None:
+            live.attaching_until = now.mono + (policy.limits.startup_s or Limits().startup_s)
+        return
+    live.clocks = clocks_of(run, now)
+    live.clocks.enter(run.phase, now.mono)
+    for approval in run.open.values():
+        if approval.expires_at is not None:
+            live.approvals[approval.id] = now.mono + max(0.0, approval.expires_at - now.wall)
+
+
+def repeat(step: Step, run: Run) -> None:
+    """Do again what may not have been done."""
+    name = step.process.name
+    match run.phase:
+        case Phase.SWEEPING:
+            step.do(f.Sweep(name))
+        case Phase.TERMINATING:
+            step.do(f.Terminate(name))
+        case Phase.KILLING | Phase.RETRYING:
+            step.do(f.Kill(name))
+        case _:
+            for frame, intent in run.intents.items():
+                step.do(f.Write(name, frame, intent))
+                step.clocks.wrote(frame, step.now.mono)
+
+
+def clocks_of(run: Run, now: Moment) -> Clocks:
+    """The clocks of a run, however long it has been going on; a child's end with its parent's."""
+    gone_by = max(0.0, now.wall - run.started_at)
+    clocks = Clocks(run.limits, now.mono - gone_by)
+    clocks.enter(Phase.STARTING, now.mono)
+    if run.not_after is not None:
+        clocks.deadline_at = min(clocks.deadline_at, now.mono + run.not_after - now.wall)
+    return clocks

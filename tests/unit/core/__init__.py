@@ -1,0 +1,1 @@
+"""The core, rule by rule."""

@@ -1,0 +1,1 @@
+"""The runtime on fakes of its ports, in virtual time."""
