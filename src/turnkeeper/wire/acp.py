@@ -10,6 +10,7 @@ speaks. Invariants:
   on such an agent: `Broken`, and a fresh process, in which the same answer is believed.
 - Before the conversation is loaded, whatever is told is its history, and not told again.
 - What we did not declare (files, terminals) is refused, as JSON-RPC wants it.
+- The final word is what was said since the last tool was started.
 - On a cancel every open question is answered `cancelled`, as the protocol wants it.
 """
 
@@ -84,6 +85,7 @@ class AcpCodec(RpcCodec):
         self._prompts = set()
         self._answered = set()
         self._moved = False
+        self._words: list[str] = []
         self._tools: dict[str, ToolCall] = {}
         self._asked: dict[str, Asking] = {}
         self._settled: set[str] = set()
@@ -213,6 +215,8 @@ class AcpCodec(RpcCodec):
         stale = self._further and not self._moved and (self._after_cancel or unspent)
         if stale and said.stop_reason == "end_turn":
             self._break("it ended the turn at once, with the end of the one that was cancelled")
+        elif isinstance(ending, s.Finished):
+            self._end(s.Finished(ending.reason, "".join(self._words) or None))
         else:
             self._end(ending)
 
@@ -227,6 +231,7 @@ class AcpCodec(RpcCodec):
         update = said.update
         match update.kind:
             case "agent_message_chunk" if text := text_of(update.content):
+                self._words.append(text)
                 self._move(s.Text(text))
             case "agent_thought_chunk" if text := text_of(update.content):
                 self._move(s.Thinking(text))
@@ -258,6 +263,7 @@ class AcpCodec(RpcCodec):
 
     def _start_tool(self, tool: ToolCall) -> None:
         tool.started = True
+        self._words.clear()
         self._move(s.ToolStarted(tool.id, tool.name, tool.input))
 
     # Questions --------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_a_stale_answer_to_an_earlier_prompt_never_ends_the_next_run() -> None:
     assert acp.hear(done(1)) == [s.Ready("s1")]
     acp.write(f.Say("r2", "m2", "y"))
     assert acp.hear(done(1)) == []
-    assert acp.hear(chunk("b"), done(2)) == [s.Text("b"), s.Finished()]
+    assert acp.hear(chunk("b"), done(2)) == [s.Text("b"), s.Finished(text="b")]
 
 
 def test_a_stale_end_under_the_next_prompts_id_is_not_believed() -> None:
@@ -93,7 +93,13 @@ def test_an_end_after_a_cancel_is_believed_once_something_was_said() -> None:
     acp.hear(done(1, "cancelled"))
     acp.codec.begin("r2", 0)
     acp.write(f.Say("r2", "m2", "y"))
-    assert acp.hear(chunk("b"), done(3))[-1] == s.Finished()
+    assert acp.hear(chunk("b"), done(3))[-1] == s.Finished(text="b")
+
+
+def test_the_final_word_is_what_was_said_since_the_last_tool() -> None:
+    tool = update("tool_call", toolCallId="c1", rawInput={"x": 1})
+    said = talk().hear(chunk("Let me look."), tool, chunk("It is "), chunk("four."), done(1))
+    assert said[-1] == s.Finished(text="It is four.")
 
 
 @pytest.mark.parametrize(
