@@ -63,6 +63,20 @@ def spawner() -> None:
         time.sleep(0.005)
 
 
+def phoenixes() -> None:
+    """Two that start each other anew as soon as one of them dies, whatever killed it."""
+    for _ in range(500):
+        other = os.fork()
+        if other:
+            os.waitpid(other, 0)
+            continue
+        os.setsid()
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(0.0005)
+    stay()
+
+
 def nameless() -> None:
     """Without our environment: only its command line tells."""
     os.setsid()
@@ -73,6 +87,7 @@ def nameless() -> None:
 KINDS = {
     "plain": stay, "setsid": in_new_session, "double_fork": twice_forked, "deaf": deaf,
     "breeding": breeding_on_term, "spawner": spawner, "nameless": nameless,
+    "phoenixes": phoenixes,
 }  # fmt: skip
 
 

@@ -60,6 +60,32 @@ async def test_an_agent_waits_for_a_server_that_is_behind_and_goes_on_when_it_re
         await witness.wait_gone()
 
 
+LAST_WORDS = """
+import os, sys
+data = b"w" * int(sys.argv[1])
+while data: data = data[os.write(1, data):]
+sys.stdin.readline()
+os.write(1, b"last words")
+"""
+
+
+@in_loop
+async def test_what_is_left_in_the_pipe_of_a_dead_agent_is_not_lost(tmp_path: Path) -> None:
+    async with house(tmp_path) as custodian:
+        witness = Witness()
+        program = agent(*python(LAST_WORDS, str(MIB)), caps=Caps(backlog_bytes=MIB))
+        hold = custodian.spawn("p1", program, witness)
+        hold.pause()
+        spool = tmp_path / "p" / "p1" / "out"
+        await wait_true(lambda: spool.exists() and spool.stat().st_size == MIB)
+        hold.write("1", b"go\n")
+        await wait_true((tmp_path / "p" / "p1" / "exit").exists)
+        hold.resume()
+        await witness.wait_gone()
+        assert witness.output == b"w" * MIB + b"last words"
+        assert witness.of("exited") == [("exited", 0, None, "")]
+
+
 @in_loop
 async def test_what_is_readable_can_be_had_at_once_also_while_paused(tmp_path: Path) -> None:
     async with house(tmp_path) as custodian:
