@@ -17,6 +17,8 @@ from tests.agents.install import Package, node, read_versions
 Driver = Literal["claude", "codex", "acp"]
 KEY = "sk-scripted"
 MODEL = "scripted"
+CODEX_MODEL = "gpt-5.5"
+"""One that it knows: codex-acp says a warning, as if it were the answer, for any other."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Program:
     driver: Driver
     package: Package
     prepare: Callable[[Path, str], Launch]
+    asking: Callable[[str], str]
+    """A message that makes its model run a command for which it asks for leave first."""
 
     @property
     def version(self) -> str:
@@ -58,6 +62,11 @@ def _folder(name: str) -> Path:
 
 def _module(name: str, path: str) -> Path:
     return _folder(name) / "node_modules" / path
+
+
+def asks_by_itself(command: str) -> str:
+    """It asks for every command that does more than read."""
+    return f"tool bash {command}"
 
 
 # Claude Code --------------------------------------------------------------------------------
@@ -102,7 +111,7 @@ CODEX_SETTINGS = """\
 model = "{model}"
 model_provider = "scripted"
 approval_policy = "on-request"
-sandbox_mode = "danger-full-access"
+sandbox_mode = "workspace-write"
 check_for_update_on_startup = false
 
 [analytics]
@@ -121,9 +130,19 @@ stream_max_retries = 1
 def _codex_env(home: Path, model_url: str) -> dict[str, str]:
     settings = home / ".codex"
     settings.mkdir(exist_ok=True)
-    text = CODEX_SETTINGS.format(url=model_url, model=MODEL)
+    text = CODEX_SETTINGS.format(url=model_url, model=CODEX_MODEL)
     (settings / "config.toml").write_text(text, encoding="utf-8")
     return {"HOME": str(home), "CODEX_HOME": str(settings), "SCRIPTED_API_KEY": KEY}
+
+
+def asks_to_leave_its_sandbox(command: str) -> str:
+    """Codex runs commands in its sandbox unasked, and asks to run one outside of it."""
+    given = {
+        "cmd": command,
+        "sandbox_permissions": "require_escalated",
+        "justification": "scripted",
+    }
+    return f"call exec_command {json.dumps(given)}"
 
 
 def _codex(home: Path, model_url: str) -> Launch:
@@ -193,7 +212,8 @@ def _opencode(home: Path, model_url: str) -> Launch:
 
 
 def _program(name: str, driver: Driver, prepare: Callable[[Path, str], Launch]) -> Program:
-    return Program(name, driver, read_versions().packages[name], prepare)
+    asking = asks_to_leave_its_sandbox if name.startswith("codex") else asks_by_itself
+    return Program(name, driver, read_versions().packages[name], prepare, asking)
 
 
 PROGRAMS: dict[str, Program] = {
