@@ -194,6 +194,7 @@ def _opencode(home: Path, model_url: str) -> Launch:
         "autoupdate": False,
         "share": "disabled",
         "permission": {"bash": "ask"},
+        "agent": {"title": {"disable": True}},
     }
     env = {
         "HOME": str(home),

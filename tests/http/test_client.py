@@ -20,11 +20,15 @@ from turnkeeper.drivers.http import (
     Waiting,
 )
 
-QUICK = HttpLimits(connect_s=2, write_s=2, first_byte_s=0.3, idle_s=0.3, deadline_s=10)
+PATIENT = HttpLimits(connect_s=10, write_s=10, first_byte_s=10, idle_s=10, deadline_s=30)
+SHORT = HttpLimits(first_byte_s=0.3, idle_s=0.3, deadline_s=30)
+"""For a peer that is silent; the others may be slow on a busy machine."""
 Body = Callable[[HttpClient, Peer], Awaitable[None]]
 
 
-def run(script: Callable[[Call], Awaitable[None]], body: Body, limits: HttpLimits = QUICK) -> None:
+def run(
+    script: Callable[[Call], Awaitable[None]], body: Body, limits: HttpLimits = PATIENT
+) -> None:
     async def main() -> None:
         async with peer(script) as server, HttpClient(limits, environ={}) as client:
             await body(client, server)
@@ -82,10 +86,10 @@ def test_a_peer_that_accepts_and_never_answers_ends_by_the_first_byte_clock() ->
         began = time.monotonic()
         failure = await failure_of(client, post(server))
         assert (failure.kind, failure.maybe_taken) == ("first_byte", True)
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 5
         assert len(server.requests) == 1, "what may have been taken is not sent again"
 
-    run(never_answer, body)
+    run(never_answer, body, SHORT)
 
 
 def test_a_header_that_trickles_in_does_not_reset_the_first_byte_clock() -> None:
@@ -97,7 +101,7 @@ def test_a_header_that_trickles_in_does_not_reset_the_first_byte_clock() -> None
     async def body(client: HttpClient, server: Peer) -> None:
         assert (await failure_of(client, post(server))).kind == "first_byte"
 
-    run(script, body)
+    run(script, body, SHORT)
 
 
 def test_an_idempotent_request_that_is_lost_is_sent_again_once_over_a_fresh_connection() -> None:
@@ -156,7 +160,7 @@ def test_silence_between_chunks_ends_by_the_idle_clock() -> None:
         assert (got, failure.kind) == ([b"hel"], "idle")
         assert "0.3 s (idle_s)" in str(failure)
 
-    run(script, body)
+    run(script, body, SHORT)
 
 
 async def trickle_for_ever(call: Call) -> None:
@@ -171,7 +175,7 @@ def test_a_trickle_is_not_idle_but_meets_the_deadline() -> None:
         began = time.monotonic()
         got, failure = await read_until_failure(client, post(server))
         assert failure.kind == "deadline"
-        assert 0.9 < time.monotonic() - began < 3
+        assert 0.9 < time.monotonic() - began < 6
         assert len(got) > 5
 
     run(trickle_for_ever, body, HttpLimits(idle_s=0.5, deadline_s=1))
@@ -193,7 +197,7 @@ def test_time_that_the_reader_takes_is_not_the_peers_silence() -> None:
         assert got == [b"a", b"b"]
 
     released = asyncio.Event()
-    run(script, body)
+    run(script, body, SHORT)
 
 
 def test_a_connection_that_is_refused_is_tried_again_and_was_never_taken() -> None:
@@ -224,7 +228,7 @@ def test_a_server_that_comes_up_between_the_tries_is_reached() -> None:
             servers.append(await asyncio.start_server(serve, "127.0.0.1", port))
 
         tasks: list[asyncio.Task[None]] = []
-        async with HttpClient(QUICK, environ={}) as client:
+        async with HttpClient(PATIENT, environ={}) as client:
             answer = await client.send(
                 HttpRequest("GET", f"http://127.0.0.1:{port}/"),
                 on_wait=lambda _: tasks.append(asyncio.ensure_future(come_up())),
@@ -327,7 +331,7 @@ def test_retry_after_beyond_the_deadline_fails_at_once_and_says_how_long() -> No
     async def body(client: HttpClient, server: Peer) -> None:
         began = time.monotonic()
         failure = await failure_of(client, post(server))
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
         assert (failure.kind, failure.status, failure.maybe_taken) == ("status", 429, False)
         assert (failure.retry_after_s, failure.body) == (3600, b"busy")
 
@@ -415,7 +419,7 @@ def test_cancelling_a_call_closes_its_connection_at_once() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await asyncio.wait_for(closed.wait(), 2)
+        await asyncio.wait_for(closed.wait(), 10)
 
     async def script(call: Call) -> None:
         await call.wait_closed_by_client()
@@ -483,7 +487,7 @@ def test_a_reused_connection_is_on_probation_until_it_answers() -> None:
 def test_an_idle_connection_is_dropped_after_the_pools_expiry() -> None:
     async def main() -> None:
         tcp = TcpOptions(pool_expiry_s=0.05)
-        async with peer(answer_ok) as server, HttpClient(QUICK, tcp=tcp, environ={}) as client:
+        async with peer(answer_ok) as server, HttpClient(PATIENT, tcp=tcp, environ={}) as client:
             await client.send(post(server))
             await take_time()
             await client.send(post(server))
@@ -523,7 +527,7 @@ def test_no_secret_is_in_an_error_a_log_or_a_repr(caplog: pytest.LogCaptureFixtu
                 assert secret not in text
                 assert "/v1/x" in text or text.startswith("HttpFailure")
 
-    run(never_answer, body)
+    run(never_answer, body, SHORT)
     assert secret not in caplog.text
 
 

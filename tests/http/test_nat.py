@@ -65,10 +65,10 @@ def test_a_request_on_a_forgotten_flow_fails_within_5_s_and_is_executed_at_most_
     assert (told["failed"], told["maybe_taken"]) == ("lost", True)
     assert told["took_s"] < ENOUGH_S
     assert scene.lab.dropped() > 0, "it was the NAT that dropped it"
-    assert scene.executed().count("/post") <= 1
+    assert scene.executed() == ["/first"], "at most once; here not at all"
     after = client.ask(POST)
     assert after["status"] == 200, "the next one goes over a fresh connection"
-    assert after["took_s"] < 1
+    assert after["took_s"] < 2
 
 
 def test_without_the_short_patience_the_same_request_hangs(scene: Scene) -> None:
@@ -108,7 +108,7 @@ def test_a_pool_that_expires_before_the_nat_forgets_notices_nothing(scene: Scene
     told = client.ask(POST)
     print("with the pool expired:", told)
     assert told["status"] == 200
-    assert told["took_s"] < 1
+    assert told["took_s"] < 2
 
 
 def test_a_keepalive_faster_than_the_nat_keeps_the_flow(scene: Scene) -> None:

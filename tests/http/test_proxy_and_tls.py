@@ -12,7 +12,7 @@ import pytest
 from tests.http.peer import Call, Peer, answer_ok, peer
 from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
 
-QUICK = HttpLimits(connect_s=2, first_byte_s=2, idle_s=2, deadline_s=10)
+QUICK = HttpLimits(connect_s=10, first_byte_s=10, idle_s=10, deadline_s=30)
 
 
 @pytest.fixture(scope="module")

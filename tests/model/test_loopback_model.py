@@ -17,7 +17,7 @@ from turnkeeper.testing.model import LoopbackModel
 from turnkeeper.testing.model.script import choose, parse
 
 Json = dict[str, Any]
-QUICK = HttpLimits(first_byte_s=5, idle_s=5, deadline_s=20)
+QUICK = HttpLimits(first_byte_s=30, idle_s=30, deadline_s=60)
 
 SHELL = {"type": "object", "properties": {"command": {"type": "string"}}}
 
@@ -254,7 +254,7 @@ def test_stopping_it_ends_a_stall_and_every_thread() -> None:
         exchange = model.wait_request("stall")
         exchange.wait_stalled()
         began = time.monotonic()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert exchange.ending == "stopped"
     thread.join(10)
     assert threading.active_count() == before
