@@ -14,6 +14,8 @@ from tests.tidy.source import (
     source_modules,
 )
 
+USER_CODE = "what the user's code raises becomes the outcome"
+
 # "path::Class.function" -> why this place may catch everything. Only where a supervisor turns
 # whatever went wrong into an outcome.
 MAY_CATCH_EVERYTHING: dict[str, str] = {
@@ -23,6 +25,11 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/supervisor.py::Supervisor._each": "a driver's fault is a run's ending",
     "src/turnkeeper/runtime/fanout.py::Fanout.watch": "closes the watcher and raises again",
     "src/turnkeeper/runtime/dispatcher.py::Dispatcher._load": "forgets the actor and raises again",
+    "src/turnkeeper/runtime/dispatcher.py::Dispatcher.start_child": "has the child seen to, raises",
+    "src/turnkeeper/worker/load.py::_import_file": USER_CODE,
+    "src/turnkeeper/worker/load.py::_import_module": USER_CODE,
+    "src/turnkeeper/worker/serve.py::Worker._async_word": USER_CODE,
+    "src/turnkeeper/worker/serve.py::Worker._plain_word": USER_CODE,
 }
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.
