@@ -115,9 +115,10 @@ class Sampled(Signal, frozen=True, tag=True, gc=False):
 
 
 class Broken(Signal, frozen=True, tag=True, gc=False):
-    """The stream to or from the agent is of no further use. `retry`: another try could help."""
+    """The stream to or from the agent is of no further use. `retry`: another try could help.
+    `agent_error`: it says itself why it cannot work."""
 
-    reason: Literal["protocol_error", "spawn_failed", "output_limit", "internal"]
+    reason: Literal["protocol_error", "spawn_failed", "output_limit", "internal", "agent_error"]
     detail: str
     retry: bool = False
 

@@ -1,0 +1,66 @@
+"""Codex as an agent: `codex app-server`, in custody.
+
+Decides its arguments and its thread's parameters. It must not know what its lines mean. Invariant:
+what it may do without asking is what the operator, or else its own settings, say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnkeeper.core.commands import Abilities
+from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.process import SAMPLE_S
+from turnkeeper.drivers.program import ProgramAgent, ProgramOptions
+from turnkeeper.ports import Opening
+from turnkeeper.wire.codex import CodexCodec
+
+COMMAND = ("codex",)
+VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME")
+ADVICE = "Run `codex login`, or set the key that its config.toml names (env_key) for Turnkeeper"
+
+
+class CodexOptions(ProgramOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`approval_policy` (untrusted, on-request, never) and `sandbox` (read-only, workspace-write,
+    danger-full-access) are Codex's own."""
+
+    model: str = ""
+    approval_policy: str = ""
+    sandbox: str = ""
+
+
+class CodexAgent(ProgramAgent):
+    """A driver for Codex."""
+
+    handed_on = VARIABLES
+    advice = ADVICE
+
+    def __init__(
+        self,
+        custodian: Custodian,
+        options: CodexOptions | None = None,
+        *,
+        sample_s: float = SAMPLE_S,
+    ) -> None:
+        self._options = options or CodexOptions()
+        super().__init__(custodian, self._options, sample_s=sample_s)
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(steer=True, interrupt=True, resume=True, approvals=True, thinking=True)
+
+    def argv(self, opening: Opening) -> tuple[str, ...]:
+        options = self._options
+        return (*(options.command or COMMAND), "app-server", *options.args)
+
+    def codec(self, opening: Opening) -> CodexCodec:
+        return CodexCodec(conversation=opening.conversation, options=self._thread())
+
+    def _thread(self) -> dict[str, Any]:
+        options = self._options
+        given = {
+            "model": options.model,
+            "approvalPolicy": options.approval_policy,
+            "sandbox": options.sandbox,
+        }
+        return {key: value for key, value in given.items() if value}
