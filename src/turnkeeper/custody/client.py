@@ -37,6 +37,8 @@ RUN_NURSERY = (
 HANDED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 TRIES = 40
 RETRY_S = 0.025
+KEPT_S = 3600.0
+"""So long the last words of a process that is over are kept, for a server that restarts."""
 
 
 class Unsupported(Exception):
@@ -88,6 +90,7 @@ class Custodian:
         self._holds: set[Hold] = set()
         self._starting: builtins.list[tuple[Caller, bytes]] | None = None
         self._closed = False
+        self._purge_at = 0.0
         for directory in (self._root, self._root / nursery.PROCESSES):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._dir = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
@@ -96,6 +99,9 @@ class Custodian:
     def spawn(self, name: str, program: Program, holder: Holder) -> Hold:
         """Start `program` under a name that was never used here. All else is reported."""
         _check_name(name)
+        if self.loop.time() >= self._purge_at:
+            self._purge_at = self.loop.time() + KEPT_S
+            self.purge()
         hold = self._hold(name, holder, 0, program)
         first = frames.pack(frames.SPAWN, self._spec(name, program).encode())
         self._via_nursery(hold, first)
@@ -126,7 +132,7 @@ class Custodian:
                 (self._cgroup / f"{self._id}-{name}").rmdir()
         return True
 
-    def purge(self, older_s: float = 3600.0) -> None:
+    def purge(self, older_s: float = KEPT_S) -> None:
         """Forget what was over that long ago: whoever needed its last words has stored them."""
         for kept in self.list():
             ended = self._root / nursery.PROCESSES / kept.name / record.NAME

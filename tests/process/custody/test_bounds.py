@@ -244,6 +244,28 @@ async def test_a_tool_that_burns_a_cpu_is_seen_at_work_and_one_that_sleeps_is_no
 
 
 @in_loop
+async def test_a_server_that_the_agent_had_before_the_turn_is_no_tool_at_work(
+    tmp_path: Path,
+) -> None:
+    burning = "print('up', flush=True)\nwhile True: pass"
+    async with house(tmp_path) as custodian:
+        witness = Witness()
+        hold = custodian.spawn("p1", agent(sys.executable, "-u", "-c", BURN, burning), witness)
+        await witness.wait_output(b"up\n")
+        for turn in ("", "r1"):
+            if turn:
+                hold.turn_begins(turn)
+            for _ in range(2):
+                seen = len(witness.samples)
+                clock = Witness()
+                custodian.spawn(f"clock{turn}{seen}", agent("sleep", "0.3"), clock)
+                await clock.wait_gone()
+                hold.sample()
+                await witness.wait_until(lambda n=seen: len(witness.samples) > n)  # type: ignore[misc]
+    assert [sample.busy for sample in witness.samples] == [False, True, False, False]
+
+
+@in_loop
 async def test_the_sockets_of_a_tree_are_seen(tmp_path: Path) -> None:
     code = (
         "import socket, sys\nlistening = socket.create_server(('127.0.0.1', 0))\n"

@@ -55,7 +55,7 @@ async def test_what_an_agent_leaves_when_it_exits_by_itself_is_ended_too(
 ) -> None:
     async with house(tmp_path) as custodian:
         witness = Witness()
-        code = "setsid sh -c 'sleep 1000' & (setsid sh -c 'sleep 1000' &) ; echo bye"
+        code = "setsid sh -c 'sleep 100' & (setsid sh -c 'sleep 100' &) ; echo bye"
         custodian.spawn("p1", agent("sh", "-c", code, mark=mark), witness)
         await witness.wait_gone()
         assert living_with(mark) == []
@@ -66,8 +66,8 @@ async def test_what_an_agent_leaves_when_it_exits_by_itself_is_ended_too(
 SWEPT = """
 import os, subprocess, sys
 def start(word):
-    child = subprocess.Popen(["setsid", "sh", "-c", "trap '' TERM; echo %s >&9; sleep 1000" % word],
-                             pass_fds=[9], env={**os.environ, "WORD": word})
+    code = "trap '' TERM; echo %s >&9; exec sleep 100" % word
+    subprocess.Popen(["setsid", "sh", "-c", code], pass_fds=[9], env={**os.environ, "WORD": word})
 read, write = os.pipe(); os.dup2(write, 9)
 start(sys.argv[1] + "-server"); os.read(read, 100)
 print("up", flush=True)
@@ -113,7 +113,7 @@ async def test_a_frozen_agent_takes_no_frame_blocks_nobody_and_can_be_ended(
     async with house(tmp_path) as custodian:
         witness, other = Witness(), Witness()
         code = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
-        hold = custodian.spawn("p1", agent(*python(code)), witness)
+        hold = custodian.spawn("p1", agent(*python(code), term_s=5.0), witness)
         await witness.wait_output(b"\n")
         os.kill(int(witness.output), signal.SIGSTOP)
         hold.write("1", b"x" * 10_000_000 + b"\n")
@@ -125,8 +125,10 @@ async def test_a_frozen_agent_takes_no_frame_blocks_nobody_and_can_be_ended(
         await other.wait_output(b"free\n")
         assert not witness.of("taken")
         getattr(hold, how)()
-        await witness.wait_gone(5.0)
+        await witness.wait_gone(4.0)
         assert not witness.of("taken")
+        ended_by = signal.SIGKILL if how == "kill" else signal.SIGTERM
+        assert witness.of("exited")[0][2] == ended_by, "it is woken to hear that it is to go"
 
 
 @in_loop

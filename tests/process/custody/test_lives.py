@@ -13,7 +13,7 @@ import pytest
 
 from tests.process.custody.harness import Witness, agent, house, in_loop, kill_keeper, python
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.custody import frames
+from turnkeeper.custody import frames, procfs
 from turnkeeper.custody.program import Program
 
 ECHO = ("cat",)
@@ -283,6 +283,20 @@ async def test_an_agent_has_its_three_pipes_and_no_descriptor_of_ours(tmp_path: 
         await witness.wait_gone()
     assert witness.output.split()[:3] == [b"0", b"1", b"2"]
     assert len(witness.output.split()) == 4, "and the one that reads the directory"
+
+
+@in_loop
+async def test_no_signal_is_ignored_or_blocked_when_an_agent_begins(tmp_path: Path) -> None:
+    async with house(tmp_path) as custodian:
+        witness = Witness()
+        custodian.spawn(
+            "p1", agent("grep", "-E", "Sig(Ign|Blk)|^Umask", "/proc/self/status"), witness
+        )
+        await witness.wait_gone()
+    told = dict(line.split(":\t") for line in witness.output.decode().splitlines())
+    assert int(told["SigIgn"], 16) == int(told["SigBlk"], 16) == 0
+    ours = procfs.read("/proc/self/status").decode()
+    assert f"Umask:\t{told['Umask']}\n" in ours
 
 
 @in_loop
