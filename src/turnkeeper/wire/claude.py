@@ -60,6 +60,7 @@ class ClaudeCodec(LineCodec):
     def __init__(self, *, line_max: int = LINE_MAX) -> None:
         super().__init__(line_max=line_max)
         self._resumed: str | None = None
+        self._greeted = False
         self._says_back = False
         self._in_turn = False
         self._reset()
@@ -331,8 +332,9 @@ class ClaudeCodec(LineCodec):
         return [_permission(str(frame), ref, decision)]
 
     def _responds(self, response: c.Response) -> None:
-        if response.request_id != "tk-init":
+        if response.request_id != "tk-init" or self._greeted:
             return
+        self._greeted = True
         if response.subtype == "success":
             self._out.append(s.Ready())
         else:

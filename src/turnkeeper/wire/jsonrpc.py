@@ -69,6 +69,8 @@ class RpcCodec(LineCodec):
 
     def __init__(self, *, line_max: int = LINE_MAX) -> None:
         super().__init__(line_max=line_max)
+        self._due: set[int] = set()
+        """What of the handshake is still to be answered: each of it once."""
 
     def _line(self, line: bytes) -> None:
         try:
@@ -90,8 +92,9 @@ class RpcCodec(LineCodec):
     def _response(self, said: _Line) -> None:
         """An answer to what we never asked, or to a line that it could not read, is no news."""
         number = read(_number, said.id)
-        if number is None:
+        if number is None or (number <= AFRESH and number not in self._due):
             return
+        self._due.discard(number)
         if said.error and said.error != b"null":
             fault = read(_fault, said.error) or Fault(message=str(value(said.error)))
             self._fails(number, fault)
@@ -114,6 +117,8 @@ class RpcCodec(LineCodec):
     # Lines of ours ----------------------------------------------------------------------------
 
     def _request(self, id: str, number: int, method: str, params: dict[str, Any]) -> Frame:
+        if number <= AFRESH:
+            self._due.add(number)
         line = {**self.version, "id": number, "method": method, "params": params}
         return Frame(id, _encode(line) + b"\n")
 

@@ -142,6 +142,14 @@ def test_an_agent_of_another_version_is_refused() -> None:
     assert not broken.retry
 
 
+def test_a_greeting_that_is_answered_twice_is_answered_once() -> None:
+    acp = Talk(AcpCodec(), opened=True)
+    acp.hear({"id": 1, "result": {"protocolVersion": 1}})
+    acp.hear({"id": 1, "result": {"protocolVersion": 1}}, {"id": 3, "result": {"sessionId": "x"}})
+    assert [line["method"] for line in acp.taken()] == ["session/new"]
+    assert acp.hear({"id": 2, "result": {"sessionId": "s"}}) == [s.Ready("s")]
+
+
 def test_an_agent_that_cannot_load_says_so_and_begins_afresh() -> None:
     acp = Talk(AcpCodec(), resume="old")
     assert acp.hear({"id": 1, "result": {"protocolVersion": 1}}) == [s.ContextLost("old")]
