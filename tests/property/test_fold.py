@@ -30,7 +30,8 @@ SIGNALS: tuple[s.AgentSignal, ...] = (
     s.Ready("c_1"), s.Text("a"), s.Thinking("b"), s.ToolStarted("t_1", "bash"),
     s.ToolStarted("t_2", "grep"), s.ToolProgress("t_1", "x"), s.ToolEnded("t_1"),
     s.ToolEnded("t_2", False), s.Asked("q_1", "bash"), s.Asked("q_2", "rm"), s.Withdrawn("q_1"),
-    s.Heartbeat(), s.ContextLost("c_0"), s.Finished(), s.Finished("max_tokens", "z"),
+    s.Heartbeat(), s.ContextLost("c_0"), s.Conversation("c_1"),
+    s.Finished(), s.Finished("max_tokens", "z"),
     s.Failed("no"), s.Aborted(), s.Sampled(Sample(busy=True)), s.Exited(1), s.Swept(), s.Gone(),
     s.Broken("spawn_failed", "no", True), s.Broken("output_limit", "too much"),
 )  # fmt: skip

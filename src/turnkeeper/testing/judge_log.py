@@ -54,6 +54,7 @@ class LogJudge:
             e.ApprovalSettled: self._settled, e.RunStalling: self._stalling,
             e.RunStopping: self._stopping, e.RunEnded: self._ended, e.Late: self._late,
             e.ContextLostFact: self._context_lost, e.ChildStarted: self._child_started,
+            e.ConversationFact: self._conversation,
             e.ChildEnded: self._child_ended, e.ProcessEnded: self._process_ended,
             e.SessionCreated: lambda book, event, data: None,
         }  # fmt: skip
@@ -379,6 +380,12 @@ class LogJudge:
         proc = self._case.proc(run)
         lost = proc is not None and proc.contexts_lost > 0
         self._case.expect("P2", lost, f"{run.process} did not lose its context")
+
+    def _conversation(self, book: Book, event: e.Event, data: e.ConversationFact) -> None:
+        run = self._active(book, event)
+        proc = self._case.proc(run)
+        told = proc is not None and data.conversation in proc.conversations
+        self._case.expect("P2", told, f"{run.process} did not name {data.conversation}")
 
     # Children --------------------------------------------------------------------------------
 

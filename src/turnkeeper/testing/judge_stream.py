@@ -59,6 +59,8 @@ class StreamJudge:
                 proc.withdrawn.add(signal.ref)
             elif isinstance(signal, s.ContextLost):
                 proc.contexts_lost += 1
+            elif isinstance(signal, s.Conversation):
+                proc.conversations.add(signal.id)
 
     def wrote_garbage(self, process: str) -> None:
         proc = self._case.procs[process]

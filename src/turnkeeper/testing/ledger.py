@@ -84,6 +84,7 @@ class Proc:
     broken: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     contexts_lost: int = 0
+    conversations: set[str] = field(default_factory=set)
     written: dict[int, Intent] = field(default_factory=dict)
     taken: dict[int, Intent] = field(default_factory=dict)
     untaken_since: dict[int, float] = field(default_factory=dict)

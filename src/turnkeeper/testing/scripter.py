@@ -14,6 +14,9 @@ from turnkeeper.testing import script as t
 
 Steps = list[t.AnyStep]
 
+ALIVE: tuple[s.AgentSignal, ...] = (s.Heartbeat(), s.Conversation("c-told"))
+"""What an agent says that has no news but its conversation's name."""
+
 
 def make_script(r: Random, profile: str, tag: str) -> t.Script:
     """A script for one try at one message. `tag` makes its words its own."""
@@ -82,7 +85,7 @@ class _Writer:
     def _before_ready(self) -> Steps:
         r = self._r
         steps: Steps = [
-            t.Pause(0.1), self._emit(s.Heartbeat()), t.Observe(self._may(0.5)),
+            t.Pause(0.1), self._emit(*ALIVE), t.Observe(self._may(0.5)),
             t.Exit(r.choice((0, 1))), t.Garbage(), t.Leave(), self._text(),
         ]  # fmt: skip
         return [r.choice(steps) for _ in range(r.randint(1, 3))]
@@ -134,9 +137,7 @@ class _Writer:
     def _pings(self) -> Steps:
         every = self._r.choice((0.2, 0.5))
         return [
-            step
-            for _ in range(self._r.randint(2, 8))
-            for step in (t.Emit((s.Heartbeat(),)), t.Pause(every))
+            step for _ in range(self._r.randint(2, 8)) for step in (t.Emit(ALIVE), t.Pause(every))
         ]
 
     def _wait(self) -> Steps:
@@ -197,7 +198,7 @@ class _Writer:
                     self._emit(s.ToolProgress(f"{self._tag}-c{self._tools}", self._word())),
                     self._emit(s.ToolEnded(f"{self._tag}-c{self._tools}")),
                     t.Ask(f"{self._tag}-c{self._tools}", wait=False),
-                    self._emit(s.Heartbeat()), t.Observe(self._may(0.5)),
+                    self._emit(*ALIVE), t.Observe(self._may(0.5)),
                     self._emit(s.ContextLost("c-old")),
                 )
             )  # fmt: skip

@@ -32,6 +32,7 @@ SIGNALS: dict[type[s.Signal], tuple[s.AgentSignal, ...]] = {
         (s.ToolStarted("t_9", "bash"),), (s.ToolProgress("t_1"),),
         (s.ToolEnded("t_1"), s.ToolEnded("t_9")), (s.Asked("q_9", "bash"),),
         (s.Withdrawn("q_1"), s.Withdrawn("q_9")), (s.Heartbeat(),), (s.ContextLost("c_0"),),
+        (s.Conversation("c_1"),),
         (s.Finished(),), (s.Failed("no"),), (s.Aborted(),), (s.Sampled(Sample(busy=True)),),
         (s.Broken("spawn_failed", "no", True), s.Broken("protocol_error", "no")),
         (s.Exited(1),), (s.Swept(),), (s.Gone(),),
