@@ -32,6 +32,7 @@ class LineCodec:
     def __init__(self, *, line_max: int = LINE_MAX) -> None:
         self._line_max = line_max
         self._lines = Lines(line_max)
+        self._placed = False
         self._run = ""
         self._over = False
         self._broken = False
@@ -60,7 +61,8 @@ class LineCodec:
 
     def _turn_to(self, run: str, at: int) -> None:
         """From here on the stream is about `run`."""
-        if not self._run:
+        if not self._placed:
+            self._placed = True
             self._lines = Lines(self._line_max, at)
         self._run = run
         self._over = False

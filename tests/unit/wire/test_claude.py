@@ -150,6 +150,20 @@ def test_nothing_is_steered_into_a_run_that_is_over() -> None:
     assert claude.write(f.SteerIn("r1", "m2", "y")) == [None]
 
 
+def test_half_a_line_that_came_between_two_runs_is_whole_in_the_next() -> None:
+    first, second = (
+        b'{"type":"keep_alive"}\n{"type":"system",',
+        b'"subtype":"init","session_id":"c"}\n',
+    )
+    codec = ClaudeCodec()
+    codec.begin("", 1000)
+    codec.feed(first)
+    codec.begin("r2", 1000 + len(first))
+    (heard,) = codec.feed(second)
+    assert heard.signals == (s.Ready(), s.Conversation("c"))
+    assert heard.end == 1000 + len(first + second)
+
+
 # How a turn ended -----------------------------------------------------------------------------
 
 
