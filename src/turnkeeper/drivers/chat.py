@@ -126,6 +126,10 @@ class ChatLink(TaskLink):
     async def _end_leftovers(self) -> None:
         await end_leftovers(self._place)
 
+    def detach(self) -> None:
+        self._place.let_go = True
+        super().detach()
+
     def ready_for(self, run: str) -> None:
         self._run = run
         self._agent.recall(self._memory.id)

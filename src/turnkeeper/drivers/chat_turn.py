@@ -171,8 +171,9 @@ class Turn:
                     told.append(s.Text(text))
                 case m.ThinkingDelta(text=text) if text:
                     told.append(s.Thinking(text))
-                case m.ToolDelta(id=id):
-                    told += self._progress(id)
+                case m.ToolDelta():
+                    # It will be run under the next number, if it can be run.
+                    told += self._progress(f"t{self._memory.tools + len(self._calls) + 1}")
                 case m.ToolCall():
                     self._calls.append(event)
                 case m.Stopped():
@@ -270,14 +271,7 @@ async def _read_rest(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
-    """A cancel waits for the thread: it is quick, and what it does is not to outlive the turn."""
-    done = asyncio.ensure_future(asyncio.to_thread(work))
-    cancelled = False
-    while not done.done():
-        try:
-            await asyncio.wait([done])
-        except asyncio.CancelledError:
-            cancelled = True
+    result, cancelled = await tools_run.see_through(asyncio.to_thread(work))
     if cancelled:
         raise asyncio.CancelledError
-    return done.result()
+    return result

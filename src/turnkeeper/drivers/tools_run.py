@@ -14,8 +14,9 @@ import os
 import secrets
 import signal as signals
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import procfs
@@ -23,6 +24,8 @@ from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.hold import Hold
 from turnkeeper.custody.program import MIB, Breakage, Caps, Program, allowed_environment
 from turnkeeper.drivers.tools import Bounded, Result
+
+T = TypeVar("T")
 
 # The command reads no stdin, and its two outputs come in the order in which they were written.
 SHELL = ("/bin/sh", "-c", 'exec /bin/sh -c "$1" </dev/null 2>&1', "sh")
@@ -47,6 +50,8 @@ class Place:
     on_text: Callable[[str], None] = lambda _: None
     on_sample: Callable[[Sample], None] = lambda _: None
     sample_s: float = SAMPLE_S
+    let_go: bool = False
+    """This server goes: whoever is cancelled now does not wait for the dead."""
 
     def name(self, number: int) -> str:
         return f"{self.process}.tool-{number}"
@@ -139,14 +144,14 @@ async def _run_in_custody(command: str, number: int, place: Place, custodian: Cu
     kept.hold = hold = custodian.spawn(name, program, kept)
     sampling = asyncio.ensure_future(_sample(hold, place.sample_s))
     try:
-        await wait_gone(kept.gone, hold)
+        await _wait_gone(kept.gone, hold, place)
     finally:
         sampling.cancel()
         custodian.forget(name)
     return kept.output.result(kept.code, kept.signal, kept.trouble)
 
 
-async def wait_gone(gone: asyncio.Event, hold: Hold) -> None:
+async def _wait_gone(gone: asyncio.Event, hold: Hold, place: Place) -> None:
     """Until nothing is left of it; a cancel is passed on to the tree and raised at the end."""
     cancels = 0
     while not gone.is_set():
@@ -154,6 +159,9 @@ async def wait_gone(gone: asyncio.Event, hold: Hold) -> None:
             await gone.wait()
         except asyncio.CancelledError:
             cancels += 1
+            if place.let_go:
+                hold.kill()
+                break
             if cancels == 1:
                 hold.terminate()
             else:
@@ -179,7 +187,7 @@ async def end_leftovers(place: Place) -> None:
             kept = _Kept(place)
             kept.hold = custodian.attach(found.name, 0, kept)
             kept.hold.kill()
-            await wait_gone(kept.gone, kept.hold)
+            await _wait_gone(kept.gone, kept.hold, place)
             custodian.forget(found.name)
 
 
@@ -190,36 +198,48 @@ async def _run_bare(command: str, place: Place) -> Result:
     """A process of our own. What escapes its tree is found by a mark in its environment."""
     mark = f"{TAG}={secrets.token_hex(8)}"
     env = allowed_environment(os.environ, place.env) | dict([mark.split("=")])
+    starting = asyncio.create_subprocess_exec(
+        *SHELL, command, cwd=place.cwd, env=env, start_new_session=True,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     try:
-        process = await asyncio.create_subprocess_exec(
-            *SHELL, command, cwd=place.cwd, env=env, start_new_session=True,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        process, cancelled = await see_through(starting)
     except OSError as fault:
         return Result(False, f"it could not be started in {place.cwd}: {fault.strerror}")
     output = _Output(place.on_text)
     assert process.stdout is not None
     reading = asyncio.ensure_future(_read(process.stdout, output))
-    cancelled = False
     try:
-        await process.wait()
+        if not cancelled:
+            await process.wait()
     except asyncio.CancelledError:
         cancelled = True
     while left := _left_of(process, mark):
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signals.SIGKILL)
-        try:
-            await asyncio.sleep(KILL_STEP_S)
-        except asyncio.CancelledError:
-            cancelled = True
-    await reading  # nobody is left to hold the pipe open
-    if cancelled:
+        _, again = await see_through(asyncio.sleep(KILL_STEP_S))
+        cancelled |= again
+    _, again = await see_through(reading)  # nobody is left to hold the pipe open
+    if cancelled or again:
         raise asyncio.CancelledError
     code = process.returncode
     if code is not None and code < 0:
         return output.result(None, -code)
     return output.result(code, None)
+
+
+async def see_through(work: Awaitable[T]) -> tuple[T, bool]:
+    """Its result, and whether a cancel came meanwhile: it is too short to be broken off, and what
+    it does must not be left half done."""
+    done = asyncio.ensure_future(work)
+    cancelled = False
+    while not done.done():
+        try:
+            await asyncio.wait([done])
+        except asyncio.CancelledError:
+            cancelled = True
+    return done.result(), cancelled
 
 
 async def _read(stream: asyncio.StreamReader, output: _Output) -> None:

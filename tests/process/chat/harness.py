@@ -32,8 +32,8 @@ WAIT_S = 30.0
 KEY = "sk-very-secret-key"
 APIS: tuple[ApiName, ...] = ("anthropic", "responses", "chat")
 
+Allow = dict[str, tuple[str, ...]]
 P = ParamSpec("P")
-T = TypeVar("T")
 FactT = TypeVar("FactT", bound=e.Fact)
 
 
@@ -101,18 +101,20 @@ class Bench:
                     return found[count - 1]
         raise AssertionError(f"no {kind.__name__}")
 
+    async def wait_output(self, run: str, text: str) -> None:
+        """Until a tool has written that."""
+        watcher = await self.dispatcher.watch(self.session)
+        async with asyncio.timeout(WAIT_S):
+            async for event in watcher:
+                if isinstance(event.data, e.ToolProgressFact) and text in event.data.text:
+                    watcher.close()
+                    return
+
     async def facts(self, run: str, kind: type[FactT]) -> list[FactT]:
         return [x.data for x in await self.events(run) if isinstance(x.data, kind)]
 
     async def text(self, run: str) -> str:
         return "".join(fact.text for fact in await self.facts(run, e.OutputText))
-
-    async def wait_free(self) -> None:
-        """The session's last run is cleaned up."""
-        actor = self.dispatcher.actor_if_loaded(self.session)
-        async with asyncio.timeout(WAIT_S):
-            while actor is not None and actor.machine.state.active is not None:
-                await asyncio.sleep(0.005)
 
 
 class ChatBench(Bench):
@@ -139,7 +141,7 @@ async def chat(
     place: Path,
     api: ApiName = "anthropic",
     *,
-    allow: dict[str, tuple[str, ...]] | None = None,
+    allow: Allow | None = None,
     custody: bool = False,
     limits: Limits | None = None,
     **options: Any,
