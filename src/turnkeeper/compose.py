@@ -7,20 +7,30 @@ who asked for them. Invariant: whatever it hands out is wired once and owned by 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
+from turnkeeper.custody.client import Custodian
+from turnkeeper.custody.ending import wait_ended
 from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
+from turnkeeper.drivers.registry import Spec, make_agent
 from turnkeeper.ports import Agent, EventStore
 from turnkeeper.runtime.dispatcher import Dispatcher, Ports
 from turnkeeper.store.memory import MemoryStore
 
 DEFAULT_AGENT = "demo"
+ENDING_S = 5.0
+"""How long agents in custody are waited for, where nobody will take them up again."""
+LINGER_S = 2.0
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -46,6 +56,46 @@ class System:
     dispatcher: Dispatcher
     store: EventStore
     agents: Mapping[str, Agent]
+    custody: Custody
+
+    async def close(self) -> None:
+        """For good: whatever runs or waits is ended, to the last process."""
+        await self.dispatcher.close(queued_too=True)
+        await self.custody.close(self.store)
+
+
+class Custody:
+    """The custodian of a Turnkeeper, made when the first agent needs one."""
+
+    def __init__(self, data: Path) -> None:
+        self._root = data / "custody"
+        self._custodian: Custodian | None = None
+
+    def __call__(self) -> Custodian:
+        if self._custodian is None:
+            self._root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._custodian = Custodian(self._root, linger_s=LINGER_S)
+            self._custodian.purge()
+        return self._custodian
+
+    async def close(self, store: EventStore) -> None:
+        """End what belongs to that store's runs. Others may keep theirs in the same place."""
+        custodian, self._custodian = self._custodian, None
+        if custodian is None:
+            return
+        alive = [kept.name for kept in custodian.list() if kept.alive]
+        own = [name for name in alive if await store.session_of(name.rpartition(".")[0])]
+        await wait_ended(custodian, own, ENDING_S)
+        custodian.close()
+
+
+def data_directory() -> Path:
+    """Where this user's Turnkeeper keeps what it needs, unless it is told another place."""
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "turnkeeper"
+
+
+# Agents --------------------------------------------------------------------------------------
 
 
 def built_in_agents() -> dict[str, Agent]:
@@ -53,26 +103,52 @@ def built_in_agents() -> dict[str, Agent]:
     return {DEFAULT_AGENT: DemoAgent()}
 
 
-def check_agents(given: object) -> dict[str, Agent]:
-    """The agents by name, or `InvalidValue` naming the one that is none."""
+def agents_with(name: str) -> dict[str, Agent | Spec]:
+    """The built-in ones, and the one of that name if it is a known program on this machine."""
+    agents: dict[str, Agent | Spec] = {**built_in_agents()}
+    for known in KNOWN:
+        if known.name == name:
+            if shutil.which(known.command[0]) is None:
+                told = f"{known.command[0]} is not on PATH; install it: {known.install}"
+                raise InvalidValue("agent", name, told)
+            agents[name] = spec_of(known)
+    return agents
+
+
+async def detected_agents() -> list[Found]:
+    """The known agents, and how they are on this machine."""
+    return await detect()
+
+
+def check_agents(given: object) -> dict[str, Agent | Spec]:
+    """The agents by name, or `InvalidValue` naming the one that is none. One that is given as a
+    table is made, and the rest of its table checked, when everything is wired."""
     if not isinstance(given, Mapping) or not given:
         raise InvalidValue("agents", given, "give a table of agents by name, with one at least")
-    agents: dict[str, Agent] = {}
+    agents: dict[str, Agent | Spec] = {}
     for name, agent in given.items():
         if not isinstance(name, str) or not name:
             raise InvalidValue("agents", name, "an agent's name is text")
         missing = [part for part in _NEEDED if not hasattr(agent, part)]
-        if missing or isinstance(agent, type):
-            told = "give an instance of a driver (turnkeeper.ports.Agent)"
+        if not isinstance(agent, Mapping) and (missing or isinstance(agent, type)):
+            told = "give an instance of a driver (turnkeeper.ports.Agent), or a table of settings"
             raise InvalidValue(f"agents.{name}", agent, told)
         agents[name] = agent
     return agents
 
 
-def in_memory(agents: Mapping[str, Agent], limits: Patch) -> System:
-    """A Turnkeeper whose logs live as long as this process. `limits` are the operator's."""
-    store = MemoryStore()
-    policy = Policy(limits=overlay(Limits(), check_patch(limits), operator=True))
-    policies = dict.fromkeys(agents, policy)
-    ports = Ports(store, SystemClock(), RandomIds(), agents, policies)
-    return System(Dispatcher(ports), store, agents)
+def in_memory(
+    agents: Mapping[str, Agent | Spec], limits: Patch, data: Path | None = None
+) -> System:
+    """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
+    that are programs are in custody under `data`."""
+    store, custody = MemoryStore(), Custody(data or data_directory())
+    base = overlay(Limits(), check_patch(limits), operator=True)
+    made: dict[str, Agent] = {}
+    policies: dict[str, Policy] = {}
+    for name, given in agents.items():
+        agent, own = make_agent(name, given, custody) if isinstance(given, Mapping) else (given, {})
+        made[name] = agent
+        policies[name] = Policy(limits=overlay(base, own, operator=True))
+    ports = Ports(store, SystemClock(), RandomIds(), made, policies)
+    return System(Dispatcher(ports), store, made, custody)

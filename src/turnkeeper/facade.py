@@ -7,9 +7,11 @@ iterating a run gives each of its events once, in order, to its `run.ended`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, get_args, overload
 
@@ -108,25 +110,29 @@ class Run:
 class Turnkeeper:
     """A Turnkeeper inside this process. Its logs are kept in memory and go with it.
 
-    `agents` are the agents by name (the demo agent alone, if none are given); `limits` are the
-    operator's limits for every run, on top of the defaults.
+    `agents` are the agents by name, each a driver or a table of settings, as in
+    `{"claude": {"driver": "claude", "cwd": "~/work"}}` (the demo agent alone, if none are given);
+    `limits` are the operator's limits for every run, on top of the defaults. Agents that are
+    programs are kept under `data`, by default `~/.local/share/turnkeeper`.
     """
 
     def __init__(
         self,
         *,
-        agents: Mapping[str, Agent] | None = None,
+        agents: Mapping[str, Agent | Mapping[str, Any]] | None = None,
         limits: Mapping[str, float] | None = None,
+        data: str | os.PathLike[str] | None = None,
     ) -> None:
         given = compose.built_in_agents() if agents is None else agents
         self._agents = compose.check_agents(given)
         self._limits = {} if limits is None else _patch(limits)
+        self._data = None if data is None else Path(data).expanduser()
         self._running: compose.System | None = None
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
             raise RuntimeError("a Turnkeeper is entered once; make another one")
-        self._running = compose.in_memory(self._agents, self._limits)
+        self._running = compose.in_memory(self._agents, self._limits, self._data)
         await self._running.dispatcher.start()
         return self
 
@@ -136,10 +142,10 @@ class Turnkeeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._system.dispatcher.close(queued_too=True)
+        await self._system.close()
 
     @property
-    def agents(self) -> Mapping[str, Agent]:
+    def agents(self) -> Mapping[str, Agent | Mapping[str, Any]]:
         return dict(self._agents)
 
     async def send(

@@ -21,6 +21,7 @@ from turnkeeper import Event, Outcome, Run, Turnkeeper, TurnkeeperError
 from turnkeeper.cli.clean import one_line
 from turnkeeper.cli.report import ERASE, Report
 from turnkeeper.cli.streams import Keyboard, Stream
+from turnkeeper.compose import agents_with
 from turnkeeper.core.events import ApprovalRequested, ApprovalSettled
 from turnkeeper.core.limits import check_patch
 from turnkeeper.core.outcome import words_of
@@ -87,7 +88,7 @@ class _Turn:
             "priority": options.priority,
             "sender": "turnkeeper run",
         }
-        async with Turnkeeper() as tk:
+        async with Turnkeeper(agents=agents_with(options.agent)) as tk:
             run = await tk.send(options.session, options.text, **asked)
             ticking = self._spawn(self._tick())
             try:
