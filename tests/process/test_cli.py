@@ -315,7 +315,10 @@ def test_while_nothing_comes_a_terminal_shows_phase_time_and_the_next_clock() ->
 def test_the_agents_are_listed_with_what_they_can_do() -> None:
     done = command("agents")
     assert done.returncode == 0
-    assert re.search(r"^demo +steer, interrupt, approvals, thinking", done.stdout)
+    assert re.search(
+        r"^codex +(ready|needs login|not installed|does not answer)", done.stdout, re.M
+    )
+    assert re.search(r"^demo +ready +steer, interrupt, approvals, thinking", done.stdout)
 
 
 @pytest.mark.parametrize("start", [[COMMAND], [sys.executable, "-m", "turnkeeper"]])

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -151,26 +152,26 @@ class _Look:
     ) -> tuple[int | None, str] | None:
         """Its exit code and what it said; none if it did not answer in time."""
         own = {name: self._environ[name] for name in known.variables if name in self._environ}
-        try:
-            process = await asyncio.create_subprocess_exec(
-                path, *words, env=allowed_environment(self._environ, own), start_new_session=True,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError:
-            return None
-        try:
-            async with asyncio.timeout(self._ask_s):
-                said, _ = await process.communicate()
-        except TimeoutError:
-            return None
-        finally:
-            await _end(process)
-        return process.returncode, said.decode("utf-8", "replace")
+        env = allowed_environment(self._environ, own)
+        return await asyncio.to_thread(_ask, (path, *words), env, self._ask_s)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """It, and what it started beside itself."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+def _ask(
+    argv: tuple[str, ...], env: dict[str, str], within_s: float
+) -> tuple[int | None, str] | None:
+    try:
+        process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return None
+    with process:
+        try:
+            said, _ = process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:  # it, and what it started beside itself
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said.decode("utf-8", "replace")
