@@ -33,7 +33,7 @@ class TaskLink(ABC):
         self._run = opening.run
         self._sink = sink
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[Ending | None] | None = None
+        self._task: asyncio.Task[s.AgentSignal | None] | None = None
         self._frames = 0
         self._pos = 0
         self._going = False
@@ -56,8 +56,9 @@ class TaskLink(ABC):
         else:
             self._held.append((self._run, signals, self._pos))
 
-    def _start(self, work: Coroutine[Any, Any, Ending | None]) -> None:
-        """The link's one task. A boundary that it returns is reported when it is done."""
+    def _start(self, work: Coroutine[Any, Any, s.AgentSignal | None]) -> None:
+        """The link's one task. What it returns is reported when it is done, and not before: whoever
+        hears it may begin the next one."""
         assert self._task is None, "one task at a time"
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._done)
@@ -129,10 +130,10 @@ class TaskLink(ABC):
         if self._task is not None:
             self._task.cancel()
 
-    def _done(self, task: asyncio.Task[Ending | None]) -> None:
+    def _done(self, task: asyncio.Task[s.AgentSignal | None]) -> None:
         self._task = None
         if task.cancelled():
-            ending: Ending | None = s.Aborted()
+            ending: s.AgentSignal | None = self._cancelled_ending()
         elif (fault := task.exception()) is not None:
             log.error("the driver failed in %s", self._process, exc_info=fault)
             ending = s.Broken("internal", f"its driver failed: {type(fault).__name__}")
@@ -142,6 +143,10 @@ class TaskLink(ABC):
             self._vanish_if_done()
         elif ending is not None:
             self._report(ending)
+
+    def _cancelled_ending(self) -> Ending:
+        """What a task comes to that was cancelled while the link goes on."""
+        return s.Aborted()
 
     def _vanish_if_done(self) -> None:
         if self._task is None and not self._over:

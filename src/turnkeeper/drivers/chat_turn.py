@@ -19,7 +19,7 @@ from turnkeeper.core import signals as s
 from turnkeeper.drivers import chat_errors, tools_files, tools_run
 from turnkeeper.drivers.chat_apis import Api, Json
 from turnkeeper.drivers.chat_link import Ending
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits
+from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, Waiting
 from turnkeeper.drivers.tools import Call, Result
 from turnkeeper.wire import model as m
 
@@ -135,9 +135,7 @@ class Turn:
         means, decoder = self._means, self._api.decoder()
         self._begin_answer()
         request = self._api.request(self._memory.items, means.key)
-        streaming = means.client.stream(
-            request, limits=means.limits, on_wait=lambda _: self._person.tell(s.Heartbeat())
-        )
+        streaming = means.client.stream(request, limits=means.limits, on_wait=self._waited)
         async with streaming as stream:
             kind = stream.headers.get("content-type", "")
             chunks = stream.chunks()
@@ -154,6 +152,11 @@ class Turn:
         self._remember(self._api.spoken(decoder))
         self._reading = False
         return None
+
+    def _waited(self, waiting: Waiting) -> None:
+        """It said: not now. That is life, and no progress; nobody there is not even life."""
+        if waiting.why != "unreachable":
+            self._person.tell(s.Heartbeat())
 
     def _begin_answer(self) -> None:
         self._text, self._stop, self._error, self._reading = [], None, None, True

@@ -101,6 +101,18 @@ class Bench:
                     return found[count - 1]
         raise AssertionError(f"no {kind.__name__}")
 
+    async def wait_text(self, run: str, text: str) -> None:
+        """Until the answer is that far."""
+        said = ""
+        watcher = await self.dispatcher.watch(self.session)
+        async with asyncio.timeout(WAIT_S):
+            async for event in watcher:
+                if event.run == run and isinstance(event.data, e.OutputText):
+                    said += event.data.text
+                if text in said:
+                    watcher.close()
+                    return
+
     async def wait_output(self, run: str, text: str) -> None:
         """Until a tool has written that."""
         watcher = await self.dispatcher.watch(self.session)
