@@ -51,7 +51,8 @@ class TaskLink(ABC):
     def _report(self, *signals: s.AgentSignal) -> None:
         if self._over or not signals:
             return
-        if self._flowing.is_set():
+        # A frame is taken however far behind the store is: that is no output.
+        if self._flowing.is_set() or all(isinstance(signal, s.Taken) for signal in signals):
             self._sink(s.Group(self._process, self._run, signals, self._pos))
         else:
             self._held.append((self._run, signals, self._pos))
