@@ -62,6 +62,15 @@ class System:
         """For good: whatever runs or waits is ended, to the last process."""
         await self.dispatcher.close(queued_too=True)
         await self.custody.close(self.store)
+        await close_agents(self.agents)
+
+
+async def close_agents(agents: Mapping[str, Agent]) -> None:
+    """Those that have connections of their own let go of them."""
+    for agent in agents.values():
+        aclose = getattr(agent, "aclose", None)
+        if aclose is not None:
+            await aclose()
 
 
 class Custody:

@@ -37,7 +37,7 @@ class Scripted(AgentExecutor):
             await task.failed(said)
             return
         for number, chunk in enumerate(plan.chunks):
-            if plan.breaks and number == plan.breaks_at:
+            if plan.breaks and number == max(plan.breaks_at, 0):
                 await asyncio.Event().wait()
             await task.add_artifact(
                 [Part(text=chunk)],

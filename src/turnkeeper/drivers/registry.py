@@ -7,6 +7,7 @@ before anything is started.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +16,11 @@ import msgspec
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import Patch, check_patch
 from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.a2a import A2AAgent
+from turnkeeper.drivers.a2a_remote import A2AOptions
 from turnkeeper.drivers.acp import AcpAgent, AcpOptions
+from turnkeeper.drivers.chat import ChatAgent
+from turnkeeper.drivers.chat_apis import ChatOptions
 from turnkeeper.drivers.claude import ClaudeAgent, ClaudeOptions
 from turnkeeper.drivers.codex import CodexAgent, CodexOptions
 from turnkeeper.drivers.demo import DemoAgent
@@ -44,11 +49,21 @@ class _Table(msgspec.Struct, frozen=True):
             if key not in known:
                 told = f"there is no such setting; there are: driver, limits, {', '.join(known)}"
                 raise InvalidValue(f"agents.{self.name}.{key}", value, told)
-            try:
-                msgspec.convert({key: value}, options)
-            except msgspec.ValidationError as wrong:
-                raise InvalidValue(f"agents.{self.name}.{key}", value, str(wrong)) from None
-        return msgspec.convert(self.rest, options)
+        try:
+            return msgspec.convert(self.rest, options)
+        except msgspec.ValidationError as wrong:
+            key = _named_in(str(wrong)) or "driver"
+            told, value = str(wrong), self.rest.get(key)
+            raise InvalidValue(f"agents.{self.name}.{key}", value, told) from None
+        except InvalidValue as wrong:
+            name, value = f"agents.{self.name}.{wrong.field}", self.rest.get(wrong.field)
+            raise InvalidValue(name, value, str(wrong)) from None
+
+
+def _named_in(told: str) -> str:
+    """The setting that msgspec complains of: "… `$.env[...]`", "… missing required field `url`"."""
+    found = re.search(r"\$\.(\w+)", told) or re.search(r"field `(\w+)`", told)
+    return found.group(1) if found else ""
 
 
 def _claude(table: _Table, keeping: Keeping) -> Agent:
@@ -77,6 +92,14 @@ def _python(table: _Table, keeping: Keeping) -> Agent:
     return PythonAgent(keeping(), target, options, sample_s=table.sample_s)
 
 
+def _chat(table: _Table, keeping: Keeping) -> Agent:
+    return ChatAgent(table.read(ChatOptions), keeping(), sample_s=table.sample_s)
+
+
+def _a2a(table: _Table, keeping: Keeping) -> Agent:
+    return A2AAgent(table.read(A2AOptions))
+
+
 def _demo(table: _Table, keeping: Keeping) -> Agent:
     for key, value in table.rest.items():
         raise InvalidValue(f"agents.{table.name}.{key}", value, "the demo agent has no settings")
@@ -87,6 +110,8 @@ DRIVERS: dict[str, Callable[[_Table, Keeping], Agent]] = {
     "claude": _claude,
     "codex": _codex,
     "acp": _acp,
+    "a2a": _a2a,
+    "chat": _chat,
     "python": _python,
     "demo": _demo,
 }

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from tests.conformance.drivers.case import PLAYED, Case, Setup
 from tests.process.custody.harness import empty, living_with, wait_nursery_gone
-from turnkeeper.compose import RandomIds, SystemClock
+from turnkeeper.compose import RandomIds, SystemClock, close_agents
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import TurnkeeperError
@@ -67,7 +67,8 @@ class Bench:
     async def open(self) -> None:
         """A server on this store. The session is made once."""
         self.custodian = Custodian(self.place / "custody", linger_s=0.05)
-        agent = self.agent()
+        self.agents = {"it": self.agent()}
+        agent = self.agents["it"]
         policies = {"it": c.Policy(limits=self.limits, abilities=agent.abilities)}
         ports = Ports(self.store, SystemClock(), RandomIds(), {"it": agent}, policies)
         self.dispatcher = Dispatcher(ports)
@@ -86,6 +87,7 @@ class Bench:
         if kill:
             await empty(self.custodian)
         self.custodian.close()
+        await close_agents(self.agents)
 
     def need(self, what: str, why: str) -> None:
         if what in self.case.lacks:
@@ -99,6 +101,13 @@ class Bench:
     async def stop(self, run: str) -> None:
         await self.dispatcher.stop(run)
 
+    def need_tools(self) -> None:
+        self.need("tools", "its tools are its own affair, at the other end")
+
+    def need_process(self) -> None:
+        self.need("process", "it has no process here; the faults of the other end are shown in"
+                  " tests/process/chat and tests/process/a2a")  # fmt: skip
+
     def tree(self) -> tuple[str, str]:
         """A command that stays and leaves children everywhere, and what marks all of them."""
         token = uuid.uuid4().hex
@@ -107,7 +116,10 @@ class Bench:
 
     def tool(self, command: str) -> str:
         """A message that makes it run a command; leave is given if it asks."""
-        return self.setup.asking(command) if self.case.real else f"tool bash {command}"
+        self.need_tools()
+        return (
+            self.setup.asking(command) if self.setup.model is not None else f"tool bash {command}"
+        )
 
     # Looking ---------------------------------------------------------------------------------
 

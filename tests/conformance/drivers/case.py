@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.agents.a2a import remote_agent
+from tests.agents.install import read_versions
 from tests.agents.programs import PROGRAMS, Program
 from turnkeeper.testing.model import LoopbackModel
 
@@ -79,6 +82,16 @@ def _worker(home: Path, mark: str) -> Iterator[Setup]:
     yield Setup(spec, home, None, lambda command: f"ask {command}")
 
 
+@contextlib.contextmanager
+def _chat(home: Path, mark: str) -> Iterator[Setup]:
+    """A model API; the other end is the scripted model itself."""
+    with LoopbackModel() as model:
+        env = {"HOME": str(home), MARK: mark}
+        spec = {"driver": "chat", "model": "scripted", "url": model.url, "env": env}
+        spec["headers"] = {"x-api-key": "sk-scripted"}
+        yield Setup(spec, home, model, lambda command: f"tool bash {command}")
+
+
 SCRIPTED: tuple[Case, ...] = (
     Case("claude-like", "claude", "", False, _scripted("claude", "claude_like")),
     Case("codex-like", "codex", "", False, _scripted("codex", "codex_like")),
@@ -89,6 +102,10 @@ SCRIPTED: tuple[Case, ...] = (
     Case(
         "python", "python", "", False, _worker,
         frozenset({"resume", "raw output", "eof"}),
+    ),
+    Case(
+        "chat", "chat", "", False, _chat,
+        frozenset({"process", "raw output", "eof", "exit", "withdraw", "outlive"}),
     ),
 )  # fmt: skip
 
@@ -115,16 +132,37 @@ def _real(program: Program) -> Callable[[Path, str], AbstractContextManager[Setu
     return set_up
 
 
+def _version(program: Program) -> str:
+    """The program's own, where that is not its package's."""
+    told = program.package.folder / "claude_agent_sdk" / "_cli_version.py"
+    found = re.search(r"\d+\.\d+\.\d+", told.read_text()) if told.exists() else None
+    return found.group() if found else program.version
+
+
 def _case(program: Program) -> Case:
     lacks = {"raw output", "eof", "exit", "withdraw"}
     if program.driver == "acp":
         lacks.add("steer")
     return Case(
-        program.name, program.driver, program.version, True, _real(program), frozenset(lacks),
+        program.name, program.driver, _version(program), True, _real(program), frozenset(lacks),
         patience_s=6.0,
     )  # fmt: skip
 
 
-REAL: tuple[Case, ...] = tuple(_case(program) for program in PROGRAMS.values())
+@contextlib.contextmanager
+def _a2a(home: Path, mark: str) -> Iterator[Setup]:
+    with remote_agent() as remote:
+        yield Setup({"driver": "a2a", "url": remote.url}, home, None, lambda command: "")
+
+
+A2A = Case(
+    "a2a", "a2a", f"sdk {read_versions().packages['a2a'].version}", True, _a2a,
+    frozenset({
+        "process", "tools", "raw output", "eof", "exit", "withdraw", "steer", "stale", "remember",
+    }),
+    patience_s=2.0,
+)  # fmt: skip
+
+REAL: tuple[Case, ...] = (*(_case(program) for program in PROGRAMS.values()), A2A)
 
 CASES = {case.name: case for case in (*SCRIPTED, *REAL)}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.drivers.filestore import FileStore
-from turnkeeper.compose import RandomIds, SystemClock
+from turnkeeper.compose import RandomIds, SystemClock, close_agents
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits
@@ -45,6 +45,7 @@ async def main(place: Path, text: str, *, answers: bool) -> None:
                     await dispatcher.answer(approval, allow=True)
                 case e.RunEnded():
                     await dispatcher.close()
+                    await close_agents({"it": agent})
                     return
         await asyncio.sleep(0.01)
 

@@ -124,6 +124,7 @@ async def pings(b: Bench) -> str | None:
 
 @scenario("frozen, then stopped")
 async def frozen_stop(b: Bench) -> None:
+    b.need_process()
     run = await b.send("stream 2000 chunks 0.02")
     await b.wait_text(run, "chunk-1")
     old = b.processes()
@@ -145,6 +146,7 @@ def short_write(case: Case) -> dict[str, float]:
 
 @scenario("frozen, big write", short_write)
 async def frozen_write(b: Bench) -> str | None:
+    b.need_process()
     await check_next_turn(b, "warm")
     b.freeze()
     run = await b.send("x" * (10 * MB) + "\nsay got it")

@@ -65,6 +65,7 @@ async def tool(b: Bench) -> None:
 
 async def ask(b: Bench, name: str) -> tuple[str, str]:
     """It asks for leave to make a file; the run, and the question."""
+    b.need_tools()
     run = await b.send(b.setup.asking(f"echo made > {name}"))
     asked = await b.wait(run, e.ApprovalRequested, allow=False)
     return run, asked.approval
@@ -96,7 +97,8 @@ async def approval_denied(b: Bench) -> str | None:
 
 @scenario("approval withdrawn")
 async def approval_withdrawn(b: Bench) -> None:
-    b.need("withdraw", "nothing makes it take a question back" if b.case.real
+    b.need_tools()
+    b.need("withdraw", "nothing makes it take a question back" if b.case.real or b.setup.model
            else "the protocol has no word for it")  # fmt: skip
     run = await b.send("withdraw")
     settled = await b.wait(run, e.ApprovalSettled, allow=False)
@@ -123,9 +125,9 @@ async def approval_late(b: Bench) -> None:
 @scenario("steering")
 async def steering(b: Bench) -> None:
     b.need("steer", "a further prompt is a turn of its own: it is queued")
-    first = b.tool("sleep 1 && echo done") if b.case.real else "stream 20 chunks 0.05"
-    run = await b.send(first)
-    await (b.wait(run, e.ToolStartedFact) if b.case.real else b.wait_text(run, "chunk-0"))
+    at_model = b.setup.model is not None
+    run = await b.send(b.tool("sleep 1 && echo done") if at_model else "stream 20 chunks 0.05")
+    await (b.wait(run, e.ToolStartedFact) if at_model else b.wait_text(run, "chunk-0"))
     steered = await b.send("say steered in", when_busy="steer")
     assert steered == run, "it is the running turn that takes it"
     assert ending(await b.wait_end(run)) == COMPLETED
@@ -144,9 +146,10 @@ async def big(b: Bench, size: int) -> str | None:
         text = await b.text(run)
         assert "got it" in text
         return None
-    assert ending(outcome) == ("failed", "agent_error"), outcome
+    refusals = (("failed", "agent_error"), ("completed", "max_tokens"))
+    assert ending(outcome) in refusals, outcome
     await check_next_turn(b)
-    return "refuses it in its own words; the next message works"
+    return f"refuses so much in its own words ({outcome.kind.value}/{outcome.reason})"
 
 
 @scenario("1 MB message")
@@ -164,6 +167,7 @@ NOT_OURS = "it writes as it does; its recorded output is cut at every byte in th
 
 @scenario("output byte by byte")
 async def bytewise(b: Bench) -> None:
+    b.need_process()
     b.need("raw output", NOT_OURS)
     run = await b.send("bytewise stream 3 chunks 0")
     assert ending(await b.wait_end(run)) == COMPLETED
@@ -172,6 +176,7 @@ async def bytewise(b: Bench) -> None:
 
 @scenario("many frames in one read")
 async def glued(b: Bench) -> None:
+    b.need_process()
     b.need("raw output", NOT_OURS)
     run = await b.send("glued stream 300 chunks 0")
     assert ending(await b.wait_end(run)) == COMPLETED
