@@ -27,6 +27,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.
 SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {
+    "tests/unit/testing/": "virtual time itself, and what lives on it",
     "tests/unit/drivers/": "the demo agent plays on a virtual loop",
 }
 

@@ -45,7 +45,7 @@ class ClockJudge:
 
     def busy(self, run: RunRec, at: float) -> None:
         if run.phase == "tool":
-            run.since_before, run.since, run.stalled = run.since, at, False
+            run.since, run.stalled = at, False
 
     def came_back(self, book: Book, at: float) -> None:
         """A new server: silence counts from now, and what was not taken is written again."""
@@ -103,7 +103,8 @@ class ClockJudge:
             case.expect("P10", run.stalled, f"{run.id} timed out by {reason} without a warning")
 
     def _due(self, run: RunRec, reason: str, at: float) -> float | None:
-        """When that clock ran out, by what was known at `at`."""
+        """When that clock ran out, by what was known at `at`. A sign of work that came while the
+        decision was being stored came too late to count."""
         limits = run.limits
         if reason == "queue":
             waited_until = max(run.accepted_at + limits.queue_s, run.queued_at)
@@ -118,8 +119,9 @@ class ClockJudge:
             pending = [*proc.untaken_since.values(), *([written] if known_at > at else [])]
             return min(pending) + limits.write_s if pending else None
         clock, budget_s = self._silence(run)
-        since = run.since if run.since <= at + EPS_S else run.since_before
-        return since + budget_s if clock == reason and budget_s else None
+        if run.since > at + EPS_S:
+            return at
+        return run.since + budget_s if clock == reason and budget_s else None
 
     def _date(self, run: RunRec, reason: str) -> float | None:
         dates = []
@@ -138,6 +140,8 @@ class ClockJudge:
             "P10", (fact.clock, fact.budget_s) == (clock, budget_s) and bool(budget_s),
             f"{run.id} stalls by {fact.clock} in phase {run.phase}",
         )  # fmt: skip
+        if run.since > at + EPS_S:
+            return
         half = run.since + budget_s / 2
         case.expect(
             "P10", at >= half - EPS_S, f"{run.id} stalls at {at:.3f} s, half is {half:.3f} s"

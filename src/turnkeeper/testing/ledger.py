@@ -134,8 +134,6 @@ class RunRec:
     process: str = ""
     phase: str = "queued"
     since: float = 0.0
-    since_before: float = 0.0
-    """What `since` was before the last sign of work."""
     stalled: bool = False
     tools: dict[str, None] = field(default_factory=dict)
     open: dict[str, Asked] = field(default_factory=dict)
@@ -182,6 +180,8 @@ class Book:
     child_ends: dict[str, e.ChildEnded] = field(default_factory=dict)
     process: str = ""
     trouble_until: float = 0.0
+    closing: bool = False
+    """Its server is being shut down, and its agent does not outlive that."""
     back_at: float = 0.0
     """When a server last took it up: what it was doing, it does again from there."""
     must_make_way: RunRec | None = None

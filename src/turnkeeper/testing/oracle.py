@@ -75,7 +75,7 @@ class Oracle(Witness):
     def claimed(self, session: str) -> None:
         book = self.case.books[session]
         self.trouble(session, self.case.now())
-        book.back_at = self.case.now()
+        book.back_at, book.closing = self.case.now(), False
         self.log.clock.came_back(book, self.case.now())
 
     def trouble(self, session: str | None, until: float) -> None:

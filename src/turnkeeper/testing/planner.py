@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
+
+from turnkeeper.core import signals as s
 from turnkeeper.core.limits import Limits
 from turnkeeper.testing import plan as p
+from turnkeeper.testing.aimed import aim
 from turnkeeper.testing.faults import StoreFault
-from turnkeeper.testing.script import Emit, Script, Spawn
+from turnkeeper.testing.script import Emit, Pause, Script, Spawn
 from turnkeeper.testing.scripter import make_script
 
 PROFILES = (
     "calm", "people", "stops", "clocks", "ladder", "approvals", "steering", "children", "store",
-    "kills", "dead keepers", "watchers", "nodes", "starts", "mixed", "mixed",
+    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "mixed", "mixed",
 )  # fmt: skip
 
 MOMENTS = (
@@ -62,7 +66,7 @@ class _Maker:
             latency_s=r.choice((0.0, 0.0, 0.001, 0.01)),
             behind_max=r.choice((3, 8, 8192)) if self._is("watchers", "mixed") else 8192,
             queue_max=r.choice((2, 100, 100, 100)),
-            output_max_bytes=r.choice((1500, 20_000, 20_000, 20_000)),
+            output_max_bytes=r.choice((1500, 200_000, 200_000, 200_000)),
             ending=r.choice(("close", "kill")),
         )  # fmt: skip
 
@@ -70,7 +74,7 @@ class _Maker:
         safe = self._is("kills") or self._may(0.75)
         return tuple(
             p.AgentPlan(
-                name=name, outlives_server=safe or i == 1, interrupt=self._may(0.85),
+                name=name, outlives_server=safe or i == 1, interrupt=self._is("aimed") or self._may(0.85),
                 steer=self._is("steering") or self._may(0.7), resume=self._may(0.8),
             )
             for i, name in enumerate(("ada", "bob"))
@@ -99,7 +103,15 @@ class _Maker:
 
     def _actions(self, sessions: tuple[p.SessionPlan, ...]) -> list[p.AnyAction]:
         names = [session.name for session in sessions]
-        sends = [self._send(self._r.choice(names), names) for _ in range(self._how_many_sends())]
+        if self._is("aimed"):
+            aimed = aim(self._r)
+            self._scripts.update(aimed.scripts)
+            return aimed.actions
+        if self._is("preemption"):
+            sends = self._crowd(names[0])
+        else:
+            many = range(self._how_many_sends())
+            sends = [self._send(self._r.choice(names), names) for _ in many]
         actions: list[p.AnyAction] = list(sends)
         actions += self._stops(sends, names)
         actions += self._replies(names)
@@ -126,8 +138,6 @@ class _Maker:
         return text
 
     def _with_children(self, script: Script, others: list[str], names: list[str]) -> Script:
-        import msgspec
-
         session = self._r.choice(others)
         steps = list(script.steps)
         for _ in range(self._r.choice((1, 1, 2))):
@@ -154,6 +164,29 @@ class _Maker:
             conflict=key is not None and self._may(0.3),
         )  # fmt: skip
 
+    def _crowd(self, session: str) -> list[p.Send]:
+        """Background work, and people who come again and again."""
+        r = self._r
+        sends = [self._send(session, [session]) for _ in range(r.randint(1, 2))]
+        for send in sends:
+            script = self._scripts[send.text][0]
+            chatter = tuple(plain(s.Text(f"{send.text}-{n} ")) for n in range(40))
+            steps = [step for one in chatter for step in (one, Pause(0.2))]
+            whole = msgspec.structs.replace(script, steps=(*steps, plain(s.Finished())))
+            self._scripts[send.text] = (whole,)
+        found = [
+            msgspec.structs.replace(send, at=0.0, priority="background", limits={})
+            for send in sends
+        ]
+        at = 0.3
+        for _ in range(r.randint(3, 6)):
+            self._texts += 1
+            text = f"t{self._texts}"
+            self._scripts[text] = (Script(steps=(plain(s.Finished(text=text)),)),)
+            found.append(p.Send(at=round(at, 3), session=session, text=text))
+            at += r.uniform(0.2, 1.5)
+        return found
+
     def _message_limits(self) -> dict[str, float]:
         limits: dict[str, float] = {}
         r, often = self._r, 0.25 if self._is("clocks", "mixed", "people") else 0.08
@@ -162,7 +195,8 @@ class _Maker:
             ("idle_s", 0.2, 1.0), ("tool_s", 0.3, 1.5), ("startup_s", 0.1, 0.6),
             ("write_s", 0.1, 0.5), ("approval_s", 0.1, 1.0), ("ceiling_s", 1.0, 30.0),
         ):  # fmt: skip
-            if self._may(often):
+            dated = key == "deadline_s" and self._is("kills", "dead keepers", "starts")
+            if self._may(0.3 if dated else often):
                 limits[key] = 0.0 if self._may(0.1) else round(r.uniform(low, high), 3)
         return limits
 
@@ -249,5 +283,6 @@ class _Maker:
         return found
 
 
-def plain(*signals: object) -> Emit:
-    return Emit(signals)  # type: ignore[arg-type]
+def plain(*signals: s.AgentSignal) -> Emit:
+    """One whole line."""
+    return Emit(signals)

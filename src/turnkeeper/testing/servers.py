@@ -143,10 +143,7 @@ class Servers:
         self._note("server", "is shut down")
         self._up.clear()
         for book in self._case.books.values():
-            if not book.outlives:
-                for run in (book.active,):
-                    if run is not None:
-                        run.stops.append("shutdown")
+            book.closing = not book.outlives
         await self._owned(server, dispatcher.close())
         if server.alive:
             self.kill(keepers_live=True)

@@ -68,6 +68,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rounds = 0
         self._now = max(self._now, self._scheduled[0].when())
 
+    def rest(self) -> None:
+        """What was done at this instant so far does not count as a circle."""
+        self._rounds = 0
+
     def _process_events(self, event_list: list[Any]) -> None:
         """There are no files, so nothing ever happened to one."""
 
@@ -100,12 +104,22 @@ def run(main: Coroutine[Any, Any, T], prepare: Callable[[VirtualLoop], None] | N
 
 
 def _end(loop: VirtualLoop) -> None:
-    for _ in range(3):
-        left = [task for task in asyncio.all_tasks(loop) if not task.done()]
-        if not left:
-            break
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.wait(left, timeout=1.0))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+    """Whatever is left is cancelled, as often as it takes; what will not go is left behind."""
+    try:
+        for _ in range(3):
+            left = [task for task in asyncio.all_tasks(loop) if not task.done()]
+            if not left:
+                break
+            for task in left:
+                task.cancel()
+            loop.rest()
+            loop.run_until_complete(_wait_ended(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    except (Deadlock, Livelock):
+        pass
+    finally:
+        loop.close()
+
+
+async def _wait_ended(tasks: list[asyncio.Task[Any]]) -> None:
+    await asyncio.wait(tasks, timeout=1.0)
