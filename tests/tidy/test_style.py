@@ -22,6 +22,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/supervisor.py::Supervisor.do": "a driver's fault is its run's ending",
     "src/turnkeeper/runtime/supervisor.py::Supervisor._each": "a driver's fault is a run's ending",
     "src/turnkeeper/runtime/fanout.py::Fanout.watch": "closes the watcher and raises again",
+    "src/turnkeeper/runtime/dispatcher.py::Dispatcher.start_child": "asks after the child, raises",
     "src/turnkeeper/runtime/dispatcher.py::Dispatcher._load": "forgets the actor and raises again",
 }
 

@@ -53,6 +53,7 @@ class Clock(StrEnum):
     DEADLINE = "deadline"
     CEILING = "ceiling"
     QUEUE = "queue"
+    APPROVAL = "approval"
     DRAIN = "drain"
     TERM = "term"
     KILL = "kill"

@@ -246,7 +246,7 @@ class Machine:
                     step.emit(told, child.parent)
                 return c.Done(self.state.seq)
             case c.Look():
-                return view(self.state, self.live, command.run, step.now)
+                return view(self.state, self.live, self.policy, command.run, step.now)
             case c.Check() | c.Lose():
                 return c.Done(self.state.seq)
             case _:

@@ -32,13 +32,14 @@ class Dying(NamedTuple):
 class Live:
     """What is known of a session only while this server lives: clocks, and what was last seen."""
 
-    __slots__ = ("approvals", "attaching_until", "clocks", "dying", "queue", "sample")
+    __slots__ = ("approvals", "attaching_until", "beat_at", "clocks", "dying", "queue", "sample")
 
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
         self.approvals: dict[str, float] = {}
         self.queue: dict[str, float] = {}
         self.sample: Sample | None = None
+        self.beat_at: float | None = None
         self.dying: Dying | None = None
         self.attaching_until: float | None = None
         """Until when an idle process that a restart took up again has to say that it lives."""
@@ -104,6 +105,7 @@ class Step:
              exit_code: int | None = None) -> Seen:  # fmt: skip
         """What is known now, for whoever asks later why."""
         clocks = self.live.clocks
+        beat_at = self.live.beat_at if run is not None else None
         silent_s = self.now.mono - clocks.since if run is not None and clocks is not None else 0.0
         return Seen(
             phase=run.phase.value if run is not None else Phase.QUEUED.value,
@@ -111,6 +113,7 @@ class Step:
             clock=clock,
             budget_s=budget_s,
             silent_s=round(silent_s, 3),
+            heartbeat_s=None if beat_at is None else round(self.now.mono - beat_at, 3),
             last=run.last if run is not None else "",
             tools=tuple(run.tools.values()) if run is not None else (),
             sample=self.live.sample if run is not None else None,

@@ -28,7 +28,7 @@ def send(step: Step, command: c.Send) -> tuple[c.Accepted, Ending | None]:
     known = _known(step.state, command)
     if known is not None:
         return known, None
-    if not command.text:
+    if not command.text.strip():
         raise InvalidValue("text", command.text, "say something")
     limits = check_patch(command.limits)
     run = step.state.active
@@ -112,16 +112,17 @@ def _make_way(step: Step, run: Run, command: c.Send) -> Ending | None:
 
 def limits_of(step: Step, message: Message) -> Limits:
     """The operator's limits, the session's on top, the message's on top of that."""
-    return _limits(step.policy, step.state, message)
+    return limits_for(step.policy, step.state, message)
 
 
-def _limits(policy: c.Policy, state: Session, message: Message) -> Limits:
+def limits_for(policy: c.Policy, state: Session, message: Message) -> Limits:
+    """The operator's limits, the session's on top, the message's on top of that."""
     return overlay(overlay(policy.limits, state.limits), message.limits)
 
 
 def wind_queue(live: Live, policy: c.Policy, state: Session, message: Message, now: Moment) -> None:
     """When a waiting message has waited too long: by its own clock, or by its parent's end."""
-    limits = _limits(policy, state, message)
+    limits = limits_for(policy, state, message)
     waited_s = now.wall - message.accepted_at
     dates = []
     if limits.queue_s and message.generation == 1:

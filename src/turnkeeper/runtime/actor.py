@@ -188,10 +188,12 @@ class SessionActor:
         commands = [ask.command for ask in inbox.asks]
         try:
             step = self.machine.step(inbox.groups, commands, self._around.clock.now())
+            await self._settle(step, inbox.asks)
+        except Fenced:
+            raise
         except Exception as fault:
             await self._rescue(fault, inbox.asks)
             return
-        await self._settle(step, inbox.asks)
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
             self._supervisor.resume()

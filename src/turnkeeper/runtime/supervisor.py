@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import get_args
 
 from turnkeeper.core import effects as f
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.signals import AgentSignal, Broken, Gone, Group
 from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Link, Opening, Sink
+
+REPORTABLE = frozenset(get_args(AgentSignal))
 
 log = logging.getLogger("turnkeeper.supervisor")
 
@@ -93,8 +96,14 @@ class Supervisor:
     def _hear(self, group: Group) -> None:
         if self._detached:
             return
-        if any(isinstance(signal, Gone) for signal in group.signals):
-            self._links.pop(group.process, None)
+        for signal in group.signals:
+            kind = type(signal)
+            if kind is Gone:
+                self._links.pop(group.process, None)
+            elif kind not in REPORTABLE:
+                told = f"its driver reported {signal!r}, which is not a signal"
+                group = Group(group.process, group.run, (Broken("internal", told),))
+                break
         self._sink(group)
 
     def _report(self, process: str, signal: AgentSignal) -> None:

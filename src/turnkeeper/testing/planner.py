@@ -21,7 +21,8 @@ from turnkeeper.testing.scripter import make_script
 
 PROFILES = (
     "calm", "people", "stops", "clocks", "ladder", "approvals", "steering", "children", "store",
-    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "mixed", "mixed",
+    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed", "mixed",
+    "mixed",
 )  # fmt: skip
 
 MOMENTS = (
@@ -74,7 +75,8 @@ class _Maker:
         safe = self._is("kills") or self._may(0.75)
         return tuple(
             p.AgentPlan(
-                name=name, outlives_server=safe or i == 1, interrupt=self._is("aimed") or self._may(0.85),
+                name=name, outlives_server=safe or i == 1,
+                interrupt=self._is("aimed") or self._may(0.85),
                 steer=self._is("steering") or self._may(0.7), resume=self._may(0.8),
             )
             for i, name in enumerate(("ada", "bob"))
@@ -90,13 +92,13 @@ class _Maker:
         return p.SessionPlan(name=f"s{index}", agent=agent, limits=limits)
 
     def _limits(self) -> Limits:
-        r = self._r
+        r, polite = self._r, self._is("aimed")
         return Limits(
             startup_s=r.choice((1.0, 2.0)), write_s=r.choice((0.8, 1.5)),
             first_output_s=r.choice((2.0, 4.0)), idle_s=r.choice((2.0, 5.0)),
             tool_s=r.choice((2.5, 6.0)), approval_s=r.choice((1.0, 4.0)),
-            ceiling_s=r.choice((15.0, 25.0)), drain_s=r.choice((0.0, 0.5, 1.0, 1.0)),
-            term_s=r.choice((0.0, 0.4, 1.0, 1.0)), orphan_s=8.0,
+            ceiling_s=r.choice((15.0, 25.0)), drain_s=r.choice((0.5, 1.0) if polite else (0.0, 0.5, 1.0, 1.0)),
+            term_s=r.choice((0.4, 1.0) if polite else (0.0, 0.4, 1.0, 1.0)), orphan_s=8.0,
         )  # fmt: skip
 
     # What people do --------------------------------------------------------------------------
