@@ -39,13 +39,22 @@ class RandomIds:
         return f"{prefix}_{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class System:
     """A Turnkeeper, wired and not yet started."""
 
     dispatcher: Dispatcher
     store: EventStore
     agents: Mapping[str, Agent]
+    closed: bool = False
+    """Nothing more will be in its logs."""
+
+    async def close(self) -> None:
+        """End what runs and what waits: there is no next server that would run it."""
+        try:
+            await self.dispatcher.close(queued_too=True)
+        finally:
+            self.closed = True
 
 
 def built_in_agents() -> dict[str, Agent]:

@@ -89,6 +89,14 @@ class Step:
         self.do(Write(process.name, process.frames, run.intents[process.frames]))
         self.clocks.wrote(process.frames, self.now.mono)
 
+    def unwrite(self) -> None:
+        """To a process that is being ended nothing is written any more: what this very look was
+        to write stays unwritten."""
+        name = self.process.name
+        self.effects = [
+            x for x in self.effects if not (isinstance(x, Write) and x.process == name)
+        ]
+
     @property
     def process(self) -> Process:
         process = self.state.process

@@ -76,6 +76,7 @@ class SessionActor:
 
     def __init__(self, machine: Machine, epoch: int, around: Surroundings) -> None:
         self.machine = machine
+        self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._around = around
         self._inbox = _Inbox()
@@ -99,7 +100,7 @@ class SessionActor:
     # What others may do ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task = self._loop.create_task(self._work())
 
     def hear(self, group: Group) -> None:
         """What a link has read. Returns at once."""
@@ -117,7 +118,7 @@ class SessionActor:
             raise TurnkeeperError(SHUTTING_DOWN, f"session {self.machine.state.id} is closing")
         if self._down:
             raise StoreDown
-        answer: asyncio.Future[c.Reply] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[c.Reply] = self._loop.create_future()
         self._inbox.asks.append(_Ask(command, answer))
         self._ring()
         return await answer
@@ -128,7 +129,7 @@ class SessionActor:
         storing = any(x.run == run and isinstance(x.data, RunEnded) for x in self._storing)
         if ended is not None and not storing:
             return ended
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Outcome] = self._loop.create_future()
         self._waiters.setdefault(run, []).append(waiter)
         return await waiter
 
@@ -151,7 +152,7 @@ class SessionActor:
                 await self.ask(c.StopRun(run=message.run, reason="shutdown"))
         run = self.machine.state.active
         if run is not None:
-            self._idle = asyncio.get_running_loop().create_future()
+            self._idle = self._loop.create_future()
             await self.ask(c.StopRun(run=run.id, reason="shutdown"))
             await self._idle
 
@@ -226,7 +227,8 @@ class SessionActor:
             self._storing = step.events
             await self._append(step.events)
             self._storing = []
-            self.machine.stored(step, self._around.clock.now())
+            if step.effects:
+                self.machine.stored(step, self._around.clock.now())
             self._around.fanout.publish(self.machine.state.id, step.events)
         for effect in step.effects:
             self._do(effect)
@@ -259,10 +261,9 @@ class SessionActor:
         """Until it is stored. A store that said no may have stored it all the same: look first."""
         store, state = self._around.store, self.machine.state
         batch = Batch(state.id, self._epoch, events, state.unfinished)
-        loop = asyncio.get_running_loop()
-        self._storing_since = loop.time()
+        self._storing_since = self._loop.time()
         if self._guard is None:
-            self._guard = loop.call_later(OUTAGE_S, self._watch_store)
+            self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
         pause_s = PAUSE_S
         while True:
             try:
@@ -274,7 +275,7 @@ class SessionActor:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
         if self._down:
-            self._recover(loop.time() - self._storing_since)
+            self._recover(self._loop.time() - self._storing_since)
 
     async def _is_stored(self, batch: Batch, trouble: Exception) -> bool:
         first = batch.events[0].seq
@@ -293,10 +294,9 @@ class SessionActor:
         self._guard = None
         if not self._storing or self._down:
             return
-        loop = asyncio.get_running_loop()
-        left_s = self._storing_since + OUTAGE_S - loop.time()
+        left_s = self._storing_since + OUTAGE_S - self._loop.time()
         if left_s > 0:
-            self._guard = loop.call_later(left_s, self._watch_store)
+            self._guard = self._loop.call_later(left_s, self._watch_store)
         else:
             self._give_up()
 
@@ -335,11 +335,8 @@ class SessionActor:
             wake.set_result(None)
 
     async def _sleep(self) -> None:
-        self._wake = asyncio.get_running_loop().create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
+        self._wake = self._loop.create_future()
+        await self._wake
 
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""
@@ -353,12 +350,12 @@ class SessionActor:
             self._timer.cancel()
             self._timer = None
         if due < math.inf:
-            self._timer = asyncio.get_running_loop().call_at(due, self._fired)
+            self._timer = self._loop.call_at(due, self._fired)
 
     def _fired(self) -> None:
         self._timer = None
         self._fired_out = True
-        if self.machine.next_at() > asyncio.get_running_loop().time():
+        if self.machine.next_at() > self._loop.time():
             self._arm()
             return
         self._inbox.asks.append(_Ask(c.Check()))

@@ -88,9 +88,16 @@ def _draining(r: Random) -> tuple[t.Script, str]:
 
 
 def _killing(r: Random) -> tuple[t.Script, str]:
-    body = t.Body(exit_on_term_s=None, killed_after_s=r.choice((0.6, 1.4)))
-    late = [step for _ in range(6) for step in (*_late(r), t.Pause(0.2))]
-    steps = (t.Emit((s.Text("go "),)), *late, t.Hang())
+    """Silent until it is to be killed, and then it talks."""
+    body = t.Body(exit_on_term_s=None, killed_after_s=1.4)
+    late = [
+        step
+        for _ in range(8)
+        for step in (*_late(r), t.Pause(0.1))
+        if not isinstance(step, t.Exit | t.Garbage)
+    ]
+    silence = t.Pause(r.choice((0.6, 1.0, 1.5, 2.0)))
+    steps = (t.Emit((s.Text("go "),)), silence, *late, t.Hang())
     moment = r.choice(("attempt.escalated", "run.ended"))
     return t.Script(steps=steps, body=body, on_interrupt="ignore"), moment
 

@@ -45,6 +45,8 @@ class Oracle(Witness):
         self.on_child: Callable[[str, Spawn], None] = lambda run, spawn: None
         self._live_state = live_state
         self._shadows: dict[str, Session] = {}
+        self._frames: dict[str, int] = {}
+        """By process: the last frame that the log calls for."""
         self._sent: dict[tuple[str, str], tuple[str, c.Accepted]] = {}
         self._waited: dict[str, Outcome] = {}
 
@@ -69,6 +71,8 @@ class Oracle(Witness):
     def _fold(self, shadow: Session, event: Event) -> None:
         try:
             apply(shadow, decode(encode(event)))
+            if shadow.process is not None:
+                self._frames[shadow.process.name] = shadow.process.frames
         except (ValueError, KeyError, AssertionError) as fault:
             self.case.blame("fold", f"the log cannot be read at {event.seq}: {fault!r}")
 
@@ -113,8 +117,7 @@ class Oracle(Witness):
         proc = self.case.procs.get(process)
         if proc is None:
             return
-        state = self._shadows[proc.session].process
-        stored = state is not None and state.name == process and frame <= state.frames
+        stored = frame <= self._frames.get(process, 0)
         told = f"frame {frame} was written to {process} before that was stored"
         self.case.expect("P4", stored, told)
         self.log.stream.was_written(self.case.books[proc.session], process, frame, intent)

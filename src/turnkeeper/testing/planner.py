@@ -21,8 +21,8 @@ from turnkeeper.testing.scripter import make_script
 
 PROFILES = (
     "calm", "people", "stops", "clocks", "ladder", "approvals", "steering", "children", "store",
-    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed", "mixed",
-    "mixed",
+    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed", "restarts",
+    "mixed", "mixed",
 )  # fmt: skip
 
 MOMENTS = (
@@ -72,7 +72,7 @@ class _Maker:
         )  # fmt: skip
 
     def _agents(self) -> tuple[p.AgentPlan, ...]:
-        safe = self._is("kills") or self._may(0.75)
+        safe = self._is("kills") or self._may(0.4 if self._is("restarts") else 0.75)
         return tuple(
             p.AgentPlan(
                 name=name, outlives_server=safe or i == 1,
@@ -97,7 +97,8 @@ class _Maker:
             startup_s=r.choice((1.0, 2.0)), write_s=r.choice((0.8, 1.5)),
             first_output_s=r.choice((2.0, 4.0)), idle_s=r.choice((2.0, 5.0)),
             tool_s=r.choice((2.5, 6.0)), approval_s=r.choice((1.0, 4.0)),
-            ceiling_s=r.choice((15.0, 25.0)), drain_s=r.choice((0.5, 1.0) if polite else (0.0, 0.5, 1.0, 1.0)),
+            ceiling_s=r.choice((15.0, 25.0)),
+            drain_s=r.choice((0.5, 1.0) if polite else (0.0, 0.5, 1.0, 1.0)),
             term_s=r.choice((0.4, 1.0) if polite else (0.0, 0.4, 1.0, 1.0)), orphan_s=8.0,
         )  # fmt: skip
 
@@ -124,7 +125,7 @@ class _Maker:
         return actions
 
     def _how_many_sends(self) -> int:
-        if self._is("people", "steering"):
+        if self._is("people", "steering", "restarts"):
             return self._r.randint(4, 8)
         return self._r.randint(1, 4) if self._is("calm", "starts") else self._r.randint(2, 5)
 
@@ -152,7 +153,7 @@ class _Maker:
         r = self._r
         key = f"k{r.randint(1, 4)}-{self._texts + 1}" if self._may(0.4) else None
         text = self._text(session, names)
-        dense = self._is("people", "steering", "stops")
+        dense = self._is("people", "steering", "stops", "restarts")
         return p.Send(
             at=round(r.uniform(0, 2.0 if dense else 6.0), 3),
             session=session, text=text,
@@ -197,8 +198,8 @@ class _Maker:
             ("idle_s", 0.2, 1.0), ("tool_s", 0.3, 1.5), ("startup_s", 0.1, 0.6),
             ("write_s", 0.1, 0.5), ("approval_s", 0.1, 1.0), ("ceiling_s", 1.0, 30.0),
         ):  # fmt: skip
-            dated = key == "deadline_s" and self._is("kills", "dead keepers", "starts")
-            if self._may(0.3 if dated else often):
+            dated = key == "deadline_s" and self._is("kills", "dead keepers", "starts", "restarts")
+            if self._may(0.4 if dated else often):
                 limits[key] = 0.0 if self._may(0.1) else round(r.uniform(low, high), 3)
         return limits
 
@@ -258,7 +259,12 @@ class _Maker:
                 live = self._may(0.9) if self._is("kills") else self._may(0.3)
                 down_s = r.choice((0.0, 0.1, 0.5, 2.0, 9.0))
                 found.append(p.Kill(keepers_live=live, down_s=down_s, **self._when(names)))  # type: ignore[arg-type]
-        if self._may(0.25 if self._is("kills", "mixed") else 0.06):
+        if self._is("restarts"):
+            for at in (r.uniform(0.5, 2.0), r.uniform(2.5, 5.0)):
+                down_s = r.choice((0.1, 0.5, 1.5))
+                both = (p.Close(at=at, down_s=down_s), p.Kill(at=at, down_s=down_s))
+                found.append(r.choice(both))
+        elif self._may(0.25 if self._is("kills", "mixed") else 0.06):
             found.append(p.Close(down_s=r.choice((0.1, 1.0)), **self._when(names)))  # type: ignore[arg-type]
         return found
 
