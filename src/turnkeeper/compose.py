@@ -17,7 +17,8 @@ from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.ports import Agent, EventStore
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 
 DEFAULT_AGENT = "demo"

@@ -23,7 +23,9 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/supervisor.py::Supervisor._each": "a driver's fault is a run's ending",
     "src/turnkeeper/runtime/fanout.py::Fanout.watch": "closes the watcher and raises again",
     "src/turnkeeper/runtime/dispatcher.py::Dispatcher.start_child": "asks after the child, raises",
-    "src/turnkeeper/runtime/dispatcher.py::Dispatcher._load": "forgets the actor and raises again",
+    "src/turnkeeper/runtime/sessions.py::Sessions._load": "forgets the actor and raises again",
+    "src/turnkeeper/runtime/sessions.py::_persist": "an errand is carried until it is done",
+    "src/turnkeeper/runtime/actor.py::SessionActor._reload": "a log is read until it can be read",
 }
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.

@@ -23,8 +23,9 @@ from turnkeeper import (
 from turnkeeper.core.limits import LIMIT_KEYS
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.facade import LimitArguments
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.fanout import Watcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.testing import virtual
 
 Scene = Callable[[Turnkeeper], Awaitable[None]]
@@ -390,7 +391,8 @@ def test_a_run_that_nobody_waited_for_can_be_asked_for_after_the_block() -> None
                     break
             cut_short = await tk.send("two", "stall")
             never_begun = await tk.send("two", "hello")
-        assert done.outcome is None
+        told_before = done.outcome
+        assert told_before is None
         assert (await done.stop()) == turnkeeper.StopAnswer(done.id, "ended", changed=False)
         view = await done.look()
         assert (view.state, view.phase, view.clocks) == ("ended", "closed", ())
@@ -438,8 +440,8 @@ def test_a_run_without_a_stored_end_is_not_given_one() -> None:
             assert await run.wait(timeout_s=1) is None
             system = tk._running
             assert system is not None
+            await system.dispatcher.close(within_s=0)
             system.closed = True
-            system.dispatcher._closing = True
             for asked in (run.wait, run.look, run.stop):
                 with pytest.raises(TurnkeeperError, match=f"TK-512 .*the end of run {run.id}"):
                     await asked()

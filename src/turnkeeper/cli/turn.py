@@ -151,7 +151,9 @@ class _Turn:
 
     async def _wait_decision(self) -> bool:
         line = await self._keyboard.wait_line(lambda: self._report.ask("  Allow it? [y/N] "))
-        self._report.was_answered()
+        await self._report.was_answered(line)
+        if not line:
+            await self._report.say("denied: the input ended without an answer")
         return line.strip().lower() in ("y", "yes")
 
     # Stopping --------------------------------------------------------------------------------
@@ -160,22 +162,25 @@ class _Turn:
         self._interrupts += 1
         if self._interrupts > 1 or self._run is None or self._code is not None:
             self._quit()
-        self._stopping = True
-        self._spawn(self._stop(self._run, by, "Ctrl-C again quits at once"))
+        self._stop(self._run, by, "Ctrl-C again quits at once")
 
     def _lost_stdout(self, fault: OSError) -> None:
         assert self._run is not None, "something of a run was to be shown"
-        self._stopping = True
         told = os.strerror(fault.errno) if fault.errno else str(fault)
-        why = f"standard output: {told}"
-        self._spawn(self._stop(self._run, "a lost standard output", why))
+        self._stop(self._run, "a lost standard output", f"standard output: {told}")
 
-    async def _stop(self, run: Run, by: str, told: str) -> None:
+    def _stop(self, run: Run, by: str, told: str) -> None:
+        """That it is stopping is said before what it leads to; but a terminal that takes nothing
+        does not keep it from being stopped."""
+        self._stopping = True
+        self._spawn(self._report.say(f"stopping run {run.id} ({told})", plain=True))
+        self._spawn(self._wait_stopped(run, by))
+
+    async def _wait_stopped(self, run: Run, by: str) -> None:
         try:
             await run.stop(by)
         except TurnkeeperError as refused:
-            told = str(refused)
-        await self._report.say(f"stopping run {run.id} ({told})", plain=True)
+            await self._report.say(str(refused), plain=True)
 
     def _quit(self) -> NoReturn:
         """At once: nothing is waited for, not even a terminal that takes no more."""

@@ -71,4 +71,4 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:g}"

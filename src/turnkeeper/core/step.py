@@ -93,9 +93,7 @@ class Step:
         """To a process that is being ended nothing is written any more: what this very look was
         to write stays unwritten."""
         name = self.process.name
-        self.effects = [
-            x for x in self.effects if not (isinstance(x, Write) and x.process == name)
-        ]
+        self.effects = [x for x in self.effects if not (isinstance(x, Write) and x.process == name)]
 
     @property
     def process(self) -> Process:

@@ -3,7 +3,8 @@
 Decides idempotency, queueing, steering, superseding and preemption. It must not know what happens
 to a run once it is decided. Invariant: within a class of priority the queue is in the order of
 acceptance; a message is accepted once for ever under its key; a background run is preempted at most
-`preemptions_max` times, and then goes on to its own end.
+`preemptions_max` times, and then goes on to its own end; one that took a person's steering is a
+person's, and is not preempted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from turnkeeper.core.errors import KEY_CONFLICT, QUEUE_FULL, InvalidValue, Turnk
 from turnkeeper.core.limits import RUNNING, Limits, Moment, check_patch, overlay
 from turnkeeper.core.outcome import Evidence, Kind
 from turnkeeper.core.run import perform
-from turnkeeper.core.state import PRIORITIES, Message, Run, Session, run_name
+from turnkeeper.core.state import PASSED_MAX, PRIORITIES, Message, Run, Session, run_name
 from turnkeeper.core.step import Live, Step
 from turnkeeper.core.table import TABLE
 
@@ -34,9 +35,9 @@ def send(step: Step, command: c.Send) -> tuple[c.Accepted, Ending | None]:
     run = step.state.active
     if run is not None and _takes_steering(step, run, command):
         return _steer(step, run, command, limits), None
-    waiting = len(step.state.queued())
+    waiting = len(step.state.queue[command.priority])
     if waiting >= step.policy.queue_max:
-        told = f"session {step.state.id} has {waiting} messages waiting"
+        told = f"session {step.state.id} has {waiting} {command.priority} messages waiting"
         raise TurnkeeperError(QUEUE_FULL, told, position=waiting + 1)
     accepted = _enqueue(step, command, limits)
     return accepted, _make_way(step, run, command) if run is not None else None
@@ -62,7 +63,7 @@ def _rank(priority: e.Priority) -> int:
 
 def _takes_steering(step: Step, run: Run, command: c.Send) -> bool:
     asked = command.when_busy == "steer" and step.policy.abilities.steer
-    may = _rank(command.priority) <= _rank(run.message.priority)
+    may = _rank(command.priority) <= run.urgency
     return asked and may and s.Steer in TABLE[run.phase]
 
 
@@ -97,10 +98,10 @@ def _make_way(step: Step, run: Run, command: c.Send) -> Ending | None:
     """Whether the running run has to end for this message, and why."""
     if run.phase not in RUNNING:
         return None
-    theirs, ours = _rank(run.message.priority), _rank(command.priority)
-    background = run.message.priority == "background"
-    if background and command.priority == "person":
-        may = run.message.preemptions < step.policy.preemptions_max
+    theirs, ours = run.urgency, _rank(command.priority)
+    if theirs == _rank("background") and command.priority == "person":
+        fresh = run.message.passed < PASSED_MAX
+        may = fresh and run.message.preemptions < step.policy.preemptions_max
         return perform(step, run, s.Stop("preempted", command.sender)) if may else None
     if command.when_busy == "interrupt" and ours <= theirs:
         return perform(step, run, s.Stop("superseded", command.sender))

@@ -25,7 +25,7 @@ class Aim(NamedTuple):
 
 def aim(r: Random) -> Aim:
     """Somebody sends; something befalls the run in one of its last phases."""
-    kind = r.choice(("retrying", "sweeping", "draining", "killing"))
+    kind = r.choice(("retrying", "sweeping", "draining", "killing", "asking"))
     first, moment = _SCRIPTS[kind](r)
     done = t.Script(steps=(t.Emit((s.Text("well "),)), t.Emit((s.Finished(),))))
     limits = {"deadline_s": r.choice((0.2, 0.5, 3.0))} if r.random() < 0.3 else {}
@@ -34,7 +34,7 @@ def aim(r: Random) -> Aim:
                limits=limits),
         p.Send(at=r.choice((0.1, 2.0)), session=SESSION, text="t2"),
     ]  # fmt: skip
-    if kind != "retrying":
+    if kind not in ("retrying", "asking"):
         begun = p.After(SESSION, "output.text")
         actions.append(p.Stop(at=r.choice((0.0, 0.1)), after=begun, text="t1"))
     actions.append(_blow(r, p.After(SESSION, moment)))
@@ -75,6 +75,14 @@ def _retrying(r: Random) -> tuple[t.Script, str]:
     return t.Script(steps=(t.Leave(), t.Exit(1)), body=body), "attempt.failed"
 
 
+def _asking(r: Random) -> tuple[t.Script, str]:
+    tool = (t.Emit((s.ToolStarted("one", "bash"),)),) if r.random() < 0.5 else ()
+    asks = (t.Ask("q", wait=False),) if r.random() < 0.7 else ()
+    last = r.choice((t.Exit(1), t.Garbage(), t.Emit((s.Failed("no"),)), t.Hang(), t.Hang()))
+    moment = "approval.requested" if asks else "tool.started" if tool else "message.delivered"
+    return t.Script(steps=(*tool, *asks, t.Pause(0.3), last)), moment
+
+
 def _sweeping(r: Random) -> tuple[t.Script, str]:
     body = t.Body(sweep_s=r.choice((None, 0.3, 0.6)), read_s=0.002)
     steps = (t.Leave(), t.Emit((s.Text("go "),)), t.Hang())
@@ -103,5 +111,9 @@ def _killing(r: Random) -> tuple[t.Script, str]:
 
 
 _SCRIPTS = {
-    "retrying": _retrying, "sweeping": _sweeping, "draining": _draining, "killing": _killing,
-}  # fmt: skip
+    "asking": _asking,
+    "retrying": _retrying,
+    "sweeping": _sweeping,
+    "draining": _draining,
+    "killing": _killing,
+}

@@ -99,7 +99,7 @@ class ClockJudge:
         elif reason in ("deadline", "ceiling", "queue") or book.trouble_until <= run.since:
             case.on_time("P10", book, due, at, f"{run.id} timed out by {reason}")
         silence = self._silence(run)[0] == reason and reason != "write"
-        if silence and book.trouble_until <= run.since:
+        if silence and book.trouble_until <= run.since <= at + EPS_S:
             case.expect("P10", run.stalled, f"{run.id} timed out by {reason} without a warning")
 
     def _due(self, run: RunRec, reason: str, at: float) -> float | None:
@@ -115,8 +115,8 @@ class ClockJudge:
             proc = self._case.proc(run)
             if proc is None or not limits.write_s:
                 return None
-            written, known_at = proc.late_taken
-            pending = [*proc.untaken_since.values(), *([written] if known_at > at else [])]
+            later = [written for written, known_at in proc.takings if known_at > at]
+            pending = [*proc.untaken_since.values(), *later]
             return min(pending) + limits.write_s if pending else None
         clock, budget_s = self._silence(run)
         if run.since > at + EPS_S:

@@ -91,6 +91,7 @@ class LogJudge:
             book.steered[data.message] = (data.run, data, event.seq, at)
             if active is not None:
                 active.observed = active.observed or bool(active.outputs)
+                active.urgency = min(active.urgency, RANK[data.priority])
             return
         case.expect("P4", data.run not in case.runs, f"run {data.run} is accepted twice")
         rec = RunRec(
@@ -112,12 +113,13 @@ class LogJudge:
                 rec.stops.append("parent_ended")
 
     def _make_way(self, book: Book, active: RunRec, rec: RunRec, data: e.MessageAccepted) -> None:
-        background = active.rank == RANK["background"] and rec.rank == RANK["person"]
+        urgency = min(active.urgency, active.rank)
+        background = urgency == RANK["background"] and rec.rank == RANK["person"]
         if background:
             if active.preemptions < PREEMPTIONS_MAX:
                 active.stops.append("preempted")
                 book.must_make_way = active
-        elif data.when_busy == "interrupt" and rec.rank <= active.rank:
+        elif data.when_busy == "interrupt" and rec.rank <= urgency:
             active.stops.append("superseded")
             book.must_make_way = active
 

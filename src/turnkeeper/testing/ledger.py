@@ -87,8 +87,8 @@ class Proc:
     written: dict[int, Intent] = field(default_factory=dict)
     taken: dict[int, Intent] = field(default_factory=dict)
     untaken_since: dict[int, float] = field(default_factory=dict)
-    late_taken: tuple[float, float] = (0.0, 0.0)
-    """When the last frame that was taken was written, and when its taking was known."""
+    takings: list[tuple[float, float]] = field(default_factory=list)
+    """When a frame that was taken was written, and when its taking was known."""
     banned: bool = False
     lost: bool = False
     """Its custodian is gone."""
@@ -142,6 +142,8 @@ class RunRec:
     stops: list[str] = field(default_factory=list)
     """Why it was asked to stop, and by whom: only true requests."""
     decision: Decision | None = None
+    urgency: int = 9
+    """The highest class that steered it."""
     acted_at: float = 0.0
     """When the decision was stored: only then it can be acted on."""
     outcome: Outcome | None = None

@@ -143,7 +143,7 @@ class Oracle(Witness):
             case s.Taken():
                 since = proc.untaken_since.pop(signal.frame, None)
                 if since is not None:
-                    proc.late_taken = (since, self.case.now())
+                    proc.takings.append((since, self.case.now()))
             case s.Broken():
                 proc.broken.add(signal.reason)
                 if signal.reason == "output_limit":

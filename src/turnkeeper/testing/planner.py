@@ -21,8 +21,8 @@ from turnkeeper.testing.scripter import make_script
 
 PROFILES = (
     "calm", "people", "stops", "clocks", "ladder", "approvals", "steering", "children", "store",
-    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed", "restarts",
-    "mixed", "mixed",
+    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed",
+    "restarts", "mixed", "mixed",
 )  # fmt: skip
 
 MOMENTS = (

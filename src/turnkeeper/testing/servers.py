@@ -16,7 +16,8 @@ from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.state import Session
 from turnkeeper.core.step import Trace
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.testing.faults import FaultyStore, Server, agents_of
 from turnkeeper.testing.ledger import Case
 from turnkeeper.testing.scripted import ScriptedAgent

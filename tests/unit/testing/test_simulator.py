@@ -7,6 +7,7 @@ import sys
 import msgspec
 import pytest
 
+from tests.helpers.leaks import left_behind
 from turnkeeper.core import run as core_run
 from turnkeeper.testing import simulator
 from turnkeeper.testing.faults import StoreFault
@@ -114,6 +115,39 @@ def test_a_replay_of_a_good_seed_tells_what_happened(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert "session.created" in told
     assert render_plan(make_plan(0)) in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--seeds", "0"),
+        ("--seeds", "-5"),
+        ("--seeds", "many"),
+        ("--first", "-1"),
+        ("--jobs", "0"),
+        ("--sweep", "-1"),
+        ("--replay", "-1"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(
+    arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    option, value = arguments
+    with pytest.raises(SystemExit) as ended:
+        simulator.main([f"{option}={value}"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"argument {option}: '{value}' is not allowed: give a whole number from" in told
+
+
+def test_a_world_that_stops_at_a_violation_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    with left_behind() as found:
+        for seed in range(60):
+            simulate(make_plan(seed))
+    assert found == []
 
 
 def test_a_kill_can_be_added_at_any_append() -> None:

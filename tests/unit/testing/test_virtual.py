@@ -1,10 +1,22 @@
 """Virtual time passes only when nothing is left to do, and says when nothing ever will be."""
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import pytest
 
-from turnkeeper.testing.virtual import WALL_AT_START, Deadlock, Livelock, VirtualClock, run
+from tests.helpers.leaks import left_behind
+from turnkeeper.testing.virtual import (
+    WALL_AT_START,
+    Deadlock,
+    Livelock,
+    NotVirtual,
+    VirtualClock,
+    VirtualLoop,
+    run,
+)
 
 DAY_S = 86400.0
 
@@ -86,3 +98,122 @@ def test_a_timeout_is_a_timeout_on_virtual_time_too() -> None:
 
     with pytest.raises(TimeoutError):
         run(main())
+
+
+# What is not there ---------------------------------------------------------------------------
+
+
+async def in_an_executor() -> None:
+    await asyncio.get_running_loop().run_in_executor(None, print)
+
+
+async def read_a_socket() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        await asyncio.get_running_loop().sock_recv(ours, 1)
+
+
+async def listen() -> None:
+    await asyncio.start_server(lambda reader, writer: None, "localhost", 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "work"),
+    [
+        ("threads", lambda: asyncio.to_thread(print)),
+        ("threads", in_an_executor),
+        ("sockets", listen),
+        ("sockets", read_a_socket),
+        ("sockets", lambda: asyncio.open_connection("localhost", 1)),
+        ("sockets", lambda: asyncio.open_unix_connection("nowhere")),
+        ("processes", lambda: asyncio.create_subprocess_exec("true")),
+        ("processes", lambda: asyncio.create_subprocess_shell("true")),
+    ],
+)
+def test_what_needs_real_time_is_refused_by_its_name(
+    what: str, work: Callable[[], Coroutine[Any, Any, object]]
+) -> None:
+    with left_behind() as found, pytest.raises(NotVirtual, match=f"virtual time has no {what}"):
+        run(work())
+    assert found == []
+
+
+# What is left --------------------------------------------------------------------------------
+
+
+async def never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def spin() -> None:
+    while True:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def leave_much_behind() -> None:
+    """A task that waits, one that has not begun, one that begins another, and half a generator."""
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            await asyncio.sleep(0)
+
+    async def hand_on(times: int) -> None:
+        try:
+            await never()
+        finally:
+            if times:
+                left.append(asyncio.ensure_future(hand_on(times - 1)))
+
+    left = [asyncio.ensure_future(never()), asyncio.ensure_future(hand_on(5))]
+    await asyncio.sleep(1)
+    async for _ in numbers():
+        break
+    left.append(asyncio.ensure_future(never()))
+
+
+async def refuse_to_go() -> None:
+    async def stay() -> None:
+        while True:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                continue
+
+    refuse_to_go.task = asyncio.ensure_future(stay())  # type: ignore[attr-defined]
+    await asyncio.sleep(1)
+    del refuse_to_go.task  # type: ignore[attr-defined]
+
+
+def test_nothing_is_left_for_the_collector_to_complain_about() -> None:
+    with left_behind() as found:
+        run(leave_much_behind())
+        run(refuse_to_go())
+        for stuck, work in ((Deadlock, never), (Livelock, spin)):
+            with pytest.raises(stuck):
+                run(work())
+    assert found == []
+
+
+def test_nothing_is_left_of_a_run_that_could_not_begin() -> None:
+    def fail(loop: VirtualLoop) -> None:
+        raise ValueError("planted")
+
+    async def within() -> None:
+        run(never())
+
+    with left_behind() as found:
+        with pytest.raises(ValueError, match="planted"):
+            run(never(), fail)
+        with pytest.raises(RuntimeError, match="from a running event loop"):
+            run(within())
+    assert found == []
+
+
+def test_what_is_left_behind_is_found() -> None:
+    with left_behind() as found:
+        leaked = [never(), VirtualLoop()]
+        leaked.clear()
+    assert len(found) == 2
