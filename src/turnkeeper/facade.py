@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, get_args, overload
 
 from turnkeeper import compose
-from turnkeeper.core.commands import Accepted, Create, Policy, RunView, StopAnswer
+from turnkeeper.core.commands import Accepted, Create, RunView, StopAnswer
 from turnkeeper.core.errors import SESSION_EXISTS, SHUTTING_DOWN, InvalidValue, TurnkeeperError
 from turnkeeper.core.events import Event, Priority, RunEnded, SessionCreated, WhenBusy
 from turnkeeper.core.fold import fold
@@ -141,7 +141,7 @@ class Run:
         store, state = self._system.store, Session(self.session)
         while events := await store.read(self.session, state.seq, PAGE_EVENTS):
             fold(events, state)
-        seen = view(state, Live(), Policy(), self.id, Moment(0.0, 0.0))
+        seen = view(state, Live(), self.id, Moment(0.0, 0.0))
         if seen.outcome is None and self._system.closed:
             raise self._unended()
         return seen

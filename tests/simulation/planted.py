@@ -592,8 +592,8 @@ def progress_moves_the_deadline(patch: Patch) -> None:
 
 @planted("P10")
 def the_deadline_begins_again_at_a_restart(patch: Patch) -> None:
-    def clocks(of: Run, now: limits.Moment) -> Clocks:
-        return real(msgspec.structs.replace(of, started_at=now.wall), now)
+    def clocks(of: Run, now: limits.Moment, ends_at: float) -> Clocks:
+        return real(msgspec.structs.replace(of, started_at=now.wall), now, ends_at)
 
     real = restart.clocks_of
     patch.setattr(restart, "clocks_of", clocks)

@@ -27,7 +27,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_SESSION,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.limits import REKILL_S, RUNNING, Moment, Phase, check_patch
+from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
 from turnkeeper.core.restart import clocks_of, repeat, wind
 from turnkeeper.core.run import begin, expire, note_late, perform
@@ -105,7 +105,7 @@ class Machine:
         if live.approvals:
             nearest = min(nearest, min(live.approvals.values()))
         if live.queue:
-            nearest = min(nearest, min(live.queue.values()))
+            nearest = min(nearest, min(dates[0].at for dates in live.queue.values()))
         if live.dying is not None:
             nearest = min(nearest, live.dying.killed_at + REKILL_S)
         if live.attaching_until is not None:
@@ -249,7 +249,7 @@ class Machine:
                     step.emit(told, child.parent)
                 return c.Done(self.state.seq)
             case c.Look():
-                return view(self.state, self.live, self.policy, command.run, step.now)
+                return view(self.state, self.live, command.run, step.now)
             case c.Check() | c.Lose():
                 return c.Done(self.state.seq)
             case _:
@@ -330,7 +330,7 @@ class Machine:
         now = step.now.mono
         for message in self.state.queued():
             self._trace_queued(s.Tick)
-            if self.live.queue.get(message.run, math.inf) <= now:
+            if submit.is_expired(step, message):
                 end_queued(step, message, submit.expired(step, message))
         run, dying = self.state.active, self.live.dying
         if dying is not None and dying.killed_at + REKILL_S <= now:
@@ -364,17 +364,18 @@ class Machine:
         queue = self.live.queue
         for message in [m for m in self.state.queued() if m.run not in queue]:
             submit.wind_queue(self.live, self.policy, self.state, message, step.now)
-            if queue.get(message.run, math.inf) <= step.now.mono:
+            if submit.is_expired(step, message):
                 end_queued(step, message, submit.expired(step, message))
 
     def _start(self, step: Step, message: Message) -> None:
         limits = submit.limits_of(step, message)
         not_after = message.parent.not_after if message.parent is not None else None
-        step.live.queue.pop(message.run, None)
+        dates = step.live.queue.pop(message.run, [])
         step.emit(e.RunStarted(message.id, limits, not_after), message.run)
         run = self.state.active
         assert run is not None, "run.started makes its run the active one"
-        step.live.clocks = clocks_of(run, step.now)
+        ends_at = next((due.at for due in dates if due.clock is Clock.DEADLINE), math.inf)
+        step.live.clocks = clocks_of(run, step.now, ends_at)
         begin(step, run)
 
     def _trace_queued(self, signal: type[s.Signal]) -> None:

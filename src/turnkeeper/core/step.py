@@ -14,7 +14,7 @@ from turnkeeper.core.commands import Policy, Reply
 from turnkeeper.core.effects import Effect, Write
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.fold import apply
-from turnkeeper.core.limits import Clocks, Moment, Phase
+from turnkeeper.core.limits import Clocks, Due, Moment, Phase
 from turnkeeper.core.outcome import Sample, Seen
 from turnkeeper.core.signals import Group, Signal
 from turnkeeper.core.state import Process, Run, Session
@@ -37,7 +37,8 @@ class Live:
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
         self.approvals: dict[str, float] = {}
-        self.queue: dict[str, float] = {}
+        self.queue: dict[str, list[Due]] = {}
+        """What ends a waiting run: the soonest first."""
         self.sample: Sample | None = None
         self.beat_at: float | None = None
         self.dying: Dying | None = None

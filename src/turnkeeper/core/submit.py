@@ -14,7 +14,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.ending import Ending
 from turnkeeper.core.errors import KEY_CONFLICT, QUEUE_FULL, InvalidValue, TurnkeeperError
-from turnkeeper.core.limits import RUNNING, Limits, Moment, check_patch, overlay
+from turnkeeper.core.limits import RUNNING, Clock, Due, Limits, Moment, check_patch, overlay
 from turnkeeper.core.outcome import Evidence, Kind
 from turnkeeper.core.run import perform
 from turnkeeper.core.state import PASSED_MAX, PRIORITIES, Message, Run, Session, run_name
@@ -124,23 +124,24 @@ def limits_for(policy: c.Policy, state: Session, message: Message) -> Limits:
 def wind_queue(live: Live, policy: c.Policy, state: Session, message: Message, now: Moment) -> None:
     """When a waiting message has waited too long: by its own clock, or by its parent's end."""
     limits = limits_for(policy, state, message)
-    waited_s = now.wall - message.accepted_at
-    dates = []
+    dates: list[Due] = []
     if limits.queue_s and message.generation == 1:
-        dates.append(now.mono + limits.queue_s - waited_s)
+        left_s = limits.queue_s - (now.wall - message.accepted_at)
+        dates.append(Due(Clock.QUEUE, now.mono + left_s, limits.queue_s))
     if message.parent is not None and message.parent.not_after is not None:
-        dates.append(now.mono + message.parent.not_after - now.wall)
+        left_s = message.parent.not_after - now.wall
+        dates.append(Due(Clock.DEADLINE, now.mono + left_s, 0.0))
     if dates:
-        live.queue[message.run] = min(dates)
+        live.queue[message.run] = sorted(dates, key=lambda due: due.at)
+
+
+def is_expired(step: Step, message: Message) -> bool:
+    dates = step.live.queue.get(message.run)
+    return dates is not None and dates[0].at <= step.now.mono
 
 
 def expired(step: Step, message: Message) -> Evidence:
     """Why a waiting message's time is up."""
-    limits = limits_of(step, message)
-    parent = message.parent
-    overdue = parent is not None and parent.not_after is not None
-    if overdue and parent is not None and parent.not_after is not None:
-        overdue = parent.not_after <= step.now.wall
-    reason, budget_s = ("deadline", 0.0) if overdue else ("queue", limits.queue_s)
-    seen = step.seen(None, clock=reason, budget_s=budget_s)
-    return Evidence(Kind.TIMED_OUT, reason, step.now.mono, "", seen)
+    due = step.live.queue[message.run][0]
+    seen = step.seen(None, clock=due.clock.value, budget_s=due.budget_s)
+    return Evidence(Kind.TIMED_OUT, due.clock.value, step.now.mono, "", seen)

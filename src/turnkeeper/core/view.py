@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 
-from turnkeeper.core.commands import NextClock, Policy, RunView
+from turnkeeper.core.commands import NextClock, RunView
 from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.limits import Clock, Due, Moment, Phase
 from turnkeeper.core.state import Run, Session, message_of
 from turnkeeper.core.step import Live
-from turnkeeper.core.submit import limits_for
 
 
-def view(state: Session, live: Live, policy: Policy, run: str, now: Moment) -> RunView:
+def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
     """How that run is doing; `UNKNOWN_RUN` if there is none."""
     outcome, active = state.ended.get(run), state.active
     position, phase = None, Phase.CLOSED
@@ -28,9 +27,7 @@ def view(state: Session, live: Live, policy: Policy, run: str, now: Moment) -> R
         if message is None:
             raise TurnkeeperError(UNKNOWN_RUN, f"session {state.id} has no run {run}")
         phase, position = Phase.QUEUED, state.queued().index(message) + (active is not None)
-        if run in live.queue:
-            budget_s = limits_for(policy, state, message).queue_s
-            clocks = [Due(Clock.QUEUE, live.queue[run], budget_s)]
+        clocks = live.queue.get(run, [])
     running = outcome is None and position is None
     return RunView(
         id=run,
