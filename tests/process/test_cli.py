@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -166,6 +167,45 @@ def test_a_signal_stops_the_run_and_says_so(number: signal.Signals) -> None:
     assert process.returncode == 130
     assert b"turnkeeper: stopping run r_" in told
     assert b"turnkeeper: cancelled: TK-301" in told
+
+
+def wait_until_writing(pid: int, fd: int) -> None:
+    """Until one of its threads is held up in a write to that descriptor."""
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                number, _, rest = (task / "syscall").read_text().partition(" ")
+                if number == "1" and rest.split()[0] == hex(fd):
+                    return
+        time.sleep(0.01)
+    raise AssertionError("it never wrote")
+
+
+def test_a_stopped_run_does_not_wait_for_a_reader_that_does_not_read() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while os.write(writer, b"x" * 4096):
+            pass
+    os.set_blocking(writer, True)
+    try:
+        with subprocess.Popen([COMMAND, "run", "hello"], stdout=writer) as process:
+            wait_until_writing(process.pid, 1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) in (0, 130)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    asked = ["nohup", COMMAND, "run", "stall after 2"]
+    with subprocess.Popen(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        wait_for(process.stdout, b"word 2")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 130
 
 
 def test_a_second_interrupt_quits_at_once_even_from_a_stubborn_agent() -> None:

@@ -29,6 +29,9 @@ STATUS_EVERY_S = 0.5
 QUIET_S = 1.0
 """For this long nothing has to be shown before the status is."""
 
+PATIENCE_S = 2.0
+"""How long the last words of a stopped run may take to be read."""
+
 STOP_SIGNALS = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -69,12 +72,13 @@ class _Turn:
 
     async def wait_played(self) -> int:
         loop = asyncio.get_running_loop()
-        for number, name in STOP_SIGNALS.items():
-            loop.add_signal_handler(number, self._asked_to_stop, name)
+        heeded = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        for number in heeded:
+            loop.add_signal_handler(number, self._asked_to_stop, STOP_SIGNALS[number])
         try:
             return await self._wait_outcome()
         finally:
-            for number in STOP_SIGNALS:
+            for number in heeded:
                 loop.remove_signal_handler(number)
             self._report.out.close()
             self._report.err.close()
@@ -82,12 +86,11 @@ class _Turn:
     async def _wait_outcome(self) -> int:
         options = self._options
         asked: dict[str, Any] = {
-            **check_patch(dict(options.limits)),
             "agent": options.agent,
             "priority": options.priority,
             "sender": "turnkeeper run",
         }
-        async with Turnkeeper() as tk:
+        async with Turnkeeper(limits=check_patch(dict(options.limits))) as tk:
             run = await tk.send(options.session, options.text, **asked)
             ticking = self._spawn(self._tick())
             try:
@@ -177,8 +180,11 @@ class _Turn:
         self._spawn(self._wait_stopped(run, by))
 
     async def _wait_stopped(self, run: Run, by: str) -> None:
+        """Once it is stopped, a reader that does not read is not waited for."""
         try:
             await run.stop(by)
+            code = self._exit_code(await run.wait())
+            asyncio.get_running_loop().call_later(PATIENCE_S, os._exit, code)
         except TurnkeeperError as refused:
             await self._report.say(str(refused), plain=True)
 
