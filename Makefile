@@ -47,7 +47,7 @@ check: $(READY) ## Check format, lint, types and tidiness
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/tidy
 
-bench: $(READY) ## Measure what is promised about cost
+bench: $(READY) ## Measure what is promised about cost (ARGS=supervise for that bench alone)
 	$(BIN)/python -m bench $(ARGS)
 
 sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST

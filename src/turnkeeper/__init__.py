@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turnkeeper.core import events as events
     from turnkeeper.core.commands import RunView as RunView
+    from turnkeeper.core.commands import StopAnswer as StopAnswer
     from turnkeeper.core.errors import InvalidValue as InvalidValue
     from turnkeeper.core.errors import TurnkeeperError as TurnkeeperError
     from turnkeeper.core.events import Event as Event
@@ -34,6 +35,7 @@ _FROM = {
     "Outcome": "turnkeeper.core.outcome",
     "Run": "turnkeeper.facade",
     "RunView": "turnkeeper.core.commands",
+    "StopAnswer": "turnkeeper.core.commands",
     "Stopped": "turnkeeper.worker.call",
     "SyncTurn": "turnkeeper.worker.turn",
     "Turn": "turnkeeper.worker.turn",

@@ -24,7 +24,8 @@ from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
 from turnkeeper.drivers.registry import Spec, make_agent
 from turnkeeper.ports import Agent, EventStore
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 
 DEFAULT_AGENT = "demo"
@@ -49,7 +50,7 @@ class RandomIds:
         return f"{prefix}_{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class System:
     """A Turnkeeper, wired and not yet started."""
 
@@ -57,10 +58,15 @@ class System:
     store: EventStore
     agents: Mapping[str, Agent]
     custody: Custody
+    closed: bool = False
+    """Nothing more will be in its logs."""
 
     async def close(self) -> None:
         """For good: whatever runs or waits is ended, to the last process."""
-        await self.dispatcher.close(queued_too=True)
+        try:
+            await self.dispatcher.close(queued_too=True)
+        finally:
+            self.closed = True
         await self.custody.close(self.store)
         await close_agents(self.agents)
 

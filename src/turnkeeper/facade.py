@@ -2,11 +2,13 @@
 
 Decides how input is checked and what a session's name may be. It must not know how a run ends.
 Invariant: what a caller gave wrong is refused with the name of its field before anything is stored;
-iterating a run gives each of its events once, in order, to its `run.ended`.
+iterating a run gives each of its events once, in order, to its `run.ended`; what is known of a run
+can still be asked when all is closed, for the log has it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -19,11 +21,16 @@ from turnkeeper import compose
 from turnkeeper.core.commands import Accepted, Create, RunView, StopAnswer
 from turnkeeper.core.errors import SESSION_EXISTS, SHUTTING_DOWN, InvalidValue, TurnkeeperError
 from turnkeeper.core.events import Event, Priority, RunEnded, SessionCreated, WhenBusy
-from turnkeeper.core.limits import Patch, check_patch
+from turnkeeper.core.fold import fold
+from turnkeeper.core.limits import Moment, Patch, check_patch
 from turnkeeper.core.outcome import Outcome
+from turnkeeper.core.state import Session
+from turnkeeper.core.step import Live
+from turnkeeper.core.view import view
 from turnkeeper.ports import Agent
-from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.fanout import CutOff
+
+PAGE_EVENTS = 512
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -48,7 +55,7 @@ class LimitArguments(TypedDict, total=False):
 class Run:
     """One turn: iterate it for its events, `wait` for its outcome, `stop` it."""
 
-    def __init__(self, dispatcher: Dispatcher, session: str, accepted: Accepted) -> None:
+    def __init__(self, system: compose.System, session: str, accepted: Accepted) -> None:
         self.id = accepted.run
         self.session = session
         self.message = accepted.message
@@ -57,8 +64,8 @@ class Run:
         self.duplicate = accepted.duplicate
         """The idempotency key was known: this is the run of the message that had it first."""
         self.outcome: Outcome | None = None
-        """How it ended, once that has been seen here."""
-        self._dispatcher = dispatcher
+        """How it ended, once `wait`, `look` or iterating has told it."""
+        self._system = system
         self._from = accepted.seq - 1
 
     def __repr__(self) -> str:
@@ -66,7 +73,7 @@ class Run:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """The events of this run from its message on, to `run.ended` and no further."""
-        async with aclosing(_events(self._dispatcher, self.session, self._from)) as events:
+        async with aclosing(_events(self._system, self.session, self._from)) as events:
             async for event in events:
                 if event.run != self.id:
                     continue
@@ -75,7 +82,7 @@ class Run:
                 yield event
                 if isinstance(event.data, RunEnded):
                     return
-        raise TurnkeeperError(SHUTTING_DOWN, f"run {self.id} had not ended")
+        raise self._unended()
 
     @overload
     async def wait(self, timeout_s: None = None) -> Outcome: ...
@@ -87,16 +94,32 @@ class Run:
         """How it ended; none if it is still running when the time is up."""
         _check_time("timeout_s", timeout_s)
         if self.outcome is None:
-            self.outcome = await self._dispatcher.wait(self.id, timeout_s)
+            until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+            try:
+                self.outcome = await self._system.dispatcher.wait(self.id, timeout_s)
+            except TurnkeeperError as refused:
+                _only_closing(refused)
+                await self._read_to_end(until)
         return self.outcome
 
     async def stop(self, by: str = "") -> StopAnswer:
         """Stop this run, and no other. Once it is over, nothing changes."""
-        return await self._dispatcher.stop(self.id, _text("by", by))
+        try:
+            return await self._system.dispatcher.stop(self.id, _text("by", by))
+        except TurnkeeperError as refused:
+            _only_closing(refused)
+        ended = (await self._look_in_log()).outcome is not None
+        return StopAnswer(self.id, "ended" if ended else "stopping", changed=False)
 
     async def look(self) -> RunView:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""
-        return await self._dispatcher.look(self.id)
+        try:
+            seen = await self._system.dispatcher.look(self.id)
+        except TurnkeeperError as refused:
+            _only_closing(refused)
+            seen = await self._look_in_log()
+        self.outcome = self.outcome or seen.outcome
+        return seen
 
     async def successor(self) -> Run | None:
         """The run that its message was given back to, if it was preempted or lost unseen."""
@@ -104,7 +127,30 @@ class Run:
         if again is None:
             return None
         accepted = Accepted(self.message, again, self._from + 1, 0)
-        return Run(self._dispatcher, self.session, accepted)
+        return Run(self._system, self.session, accepted)
+
+    # When all is closing: whoever runs it takes no more questions, but the log has the answers ----
+
+    async def _read_to_end(self, until: float | None) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                async for _ in self:
+                    pass
+        except TimeoutError:
+            pass
+
+    async def _look_in_log(self) -> RunView:
+        store, state = self._system.store, Session(self.session)
+        while events := await store.read(self.session, state.seq, PAGE_EVENTS):
+            fold(events, state)
+        seen = view(state, Live(), self.id, Moment(0.0, 0.0))
+        if seen.outcome is None and self._system.closed:
+            raise self._unended()
+        return seen
+
+    def _unended(self) -> TurnkeeperError:
+        told = f"this Turnkeeper was closed before the end of run {self.id} was stored"
+        return TurnkeeperError(SHUTTING_DOWN, told, run=self.id)
 
 
 class Turnkeeper:
@@ -172,11 +218,11 @@ class Turnkeeper:
             "sender": _text("sender", sender),
             "limits": check_patch(dict(limits)),
         }
-        if not _text("text", text):
+        if not _text("text", text).strip():
             raise InvalidValue("text", text, "say something")
         name = await self._session(session, agent)
-        dispatcher = self._system.dispatcher
-        return Run(dispatcher, name, await dispatcher.send(name, text, **options))
+        system = self._system
+        return Run(system, name, await system.dispatcher.send(name, text, **options))
 
     async def answer(self, approval: str, *, allow: bool, by: str = "", note: str = "") -> None:
         """Answer a question of an agent. The first answer wins; a later one is refused."""
@@ -187,8 +233,8 @@ class Turnkeeper:
 
     async def watch(self, session: str, after: int = 0) -> AsyncIterator[Event]:
         """Everything that happens in a session after the event numbered `after`, until closed."""
-        dispatcher, name = self._system.dispatcher, _text("session", session)
-        async with aclosing(_events(dispatcher, name, _cursor(after))) as events:
+        name = _text("session", session)
+        async with aclosing(_events(self._system, name, _cursor(after))) as events:
             async for event in events:
                 yield event
 
@@ -234,12 +280,12 @@ class Turnkeeper:
                 raise InvalidValue("agent", agent, told)
 
 
-async def _events(dispatcher: Dispatcher, session: str, after: int) -> AsyncGenerator[Event, None]:
+async def _events(system: compose.System, session: str, after: int) -> AsyncGenerator[Event, None]:
     """The log after a cursor, and on. Who reads too slowly to be kept waiting for goes on by
     cursor: the log has it all. When everything closes, it is read to its end."""
     cursor = after
-    while True:
-        watcher = await dispatcher.watch(session, cursor)
+    while not system.closed:
+        watcher = await system.dispatcher.watch(session, cursor)
         try:
             while events := await watcher.next():
                 for event in events:
@@ -249,7 +295,16 @@ async def _events(dispatcher: Dispatcher, session: str, after: int) -> AsyncGene
             continue
         finally:
             watcher.close()
-        break
+        return
+    while events := await system.store.read(session, cursor, PAGE_EVENTS):
+        for event in events:
+            cursor = event.seq
+            yield event
+
+
+def _only_closing(refused: TurnkeeperError) -> None:
+    if refused.entry is not SHUTTING_DOWN:
+        raise refused
 
 
 # What callers give ---------------------------------------------------------------------------

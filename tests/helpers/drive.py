@@ -30,7 +30,7 @@ ABLE = c.Abilities(steer=True, interrupt=True, resume=True, approvals=True)
 UNABLE = c.Abilities()
 
 
-def policy(abilities: c.Abilities = ABLE, limits: dict[str, float] | None = None, **bounds: int
+def policy(abilities: c.Abilities = ABLE, limits: dict[str, float] | None = None, **bounds: Any
            ) -> c.Policy:  # fmt: skip
     return c.Policy(limits=Limits(**(limits or {})), abilities=abilities, **bounds)
 

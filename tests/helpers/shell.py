@@ -15,7 +15,8 @@ from turnkeeper.core import signals as s
 from turnkeeper.core.errors import StoreDown
 from turnkeeper.core.events import Event, Fact, OutputText, RunEnded
 from turnkeeper.ports import Batch, Opening, Sink
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 from turnkeeper.testing.virtual import VirtualClock
 

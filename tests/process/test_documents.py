@@ -1,8 +1,8 @@
 """What the documents show is what happens: their commands and programs are run.
 
 A `console` block is played at a terminal, line by line after `$ `. A `python` block that is a whole
-program is run, and its output is that of the `text` block that follows, if one does. In what is
-shown, `…` stands for anything.
+program is run, and its output is that of the `text` block that follows, if one does. One that has
+tests is given to pytest. In what is shown, `…` stands for anything.
 """
 
 import os
@@ -38,9 +38,18 @@ def programs() -> list[tuple[str, str, str | None]]:
     for document in DOCUMENTS:
         all_of_it = [*blocks(document), ("", "")]
         for (kind, text), (next_kind, next_text) in pairwise(all_of_it):
-            if kind == "python" and re.search(r"^(asyncio|virtual)\.run\(", text, re.M):
+            if kind == "python" and re.search(r"^ *(asyncio|virtual)\.run\(\w+\(\)\)$", text, re.M):
                 found.append((document, text, next_text if next_kind == "text" else None))
     return found
+
+
+def shown_tests() -> list[tuple[str, str]]:
+    return [
+        (document, text)
+        for document in DOCUMENTS
+        for kind, text in blocks(document)
+        if kind == "python" and re.search(r"^def test_", text, re.M)
+    ]
 
 
 def _numbered(found: Sequence[tuple[str, *tuple[str | None, ...]]]) -> list[str]:
@@ -80,9 +89,21 @@ def test_a_program_in_a_document_runs(document: str, program: str, shown: str | 
         assert looks_like(shown, done.stdout), f"{document}:\n{done.stdout}"
 
 
+@pytest.mark.parametrize(("document", "text"), shown_tests(), ids=_numbered(shown_tests()))
+def test_a_test_in_a_document_passes(document: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "test_shown.py").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shown.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{document}:\n{done.stdout}"
+    assert "1 passed" in done.stdout
+
+
 def test_there_is_something_to_run() -> None:
     assert {document for document, _ in consoles()} >= {"README.md", "docs/tutorial/first-turn.md"}
     assert len(programs()) >= 5
+    assert {document for document, _ in shown_tests()} >= {"docs/how-to/test-your-code.md"}
 
 
 def test_a_document_that_tells_stories_is_found() -> None:

@@ -37,6 +37,7 @@ from turnkeeper.core.state import Run
 from turnkeeper.core.step import Step
 from turnkeeper.core.table import TABLE, Cell
 from turnkeeper.ports import Batch
+from turnkeeper.runtime import journal
 from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.store.memory import MemoryStore
@@ -106,7 +107,7 @@ def a_second_ending_after_a_store_retry(patch: Patch) -> None:
         else:
             self._unfinished.pop(batch.session, None)
 
-    patch.setattr(SessionActor, "_is_stored", not_stored)
+    patch.setattr(journal, "is_stored", not_stored)
     patch.setattr(MemoryStore, "put", put)
 
 
@@ -244,10 +245,8 @@ def acknowledged_before_stored(patch: Patch) -> None:
     real = SessionActor._settle
 
     async def settle(self: SessionActor, at: Step, asks: Sequence[Any]) -> None:
-        from turnkeeper.runtime import actor
-
         for ask, reply in zip(asks, at.replies, strict=True):
-            actor._answer(ask, reply)
+            ask.settle(reply)
         await real(self, at, asks)
 
     patch.setattr(SessionActor, "_settle", settle)
@@ -506,7 +505,7 @@ def a_slow_watcher_skips_without_a_word(patch: Patch) -> None:
 def watchers_are_shown_what_is_not_stored(patch: Patch) -> None:
     real = SessionActor._append
 
-    async def append(self: SessionActor, events: Sequence[e.Event]) -> None:
+    async def append(self: SessionActor, events: list[e.Event]) -> None:
         self._around.fanout.publish(self.machine.state.id, events)
         await real(self, events)
 
@@ -593,8 +592,8 @@ def progress_moves_the_deadline(patch: Patch) -> None:
 
 @planted("P10")
 def the_deadline_begins_again_at_a_restart(patch: Patch) -> None:
-    def clocks(of: Run, now: limits.Moment) -> Clocks:
-        return real(msgspec.structs.replace(of, started_at=now.wall), now)
+    def clocks(of: Run, now: limits.Moment, ends_at: float) -> Clocks:
+        return real(msgspec.structs.replace(of, started_at=now.wall), now, ends_at)
 
     real = restart.clocks_of
     patch.setattr(restart, "clocks_of", clocks)

@@ -1,12 +1,20 @@
 """The reference pages say what the source says."""
 
 import re
+from typing import get_args
 
+import msgspec
+import pytest
+
+import turnkeeper
 from scripts import diagram, events_page
 from tests.tidy.source import REPO
-from turnkeeper.core.events import FACTS
+from turnkeeper.core.effects import Intent
+from turnkeeper.core.events import FACTS, Event, OutputText, ToolProgressFact, decode, encode
 from turnkeeper.core.limits import LIMIT_KEYS, LONGEST_S, Limits
+from turnkeeper.core.signals import AgentSignal
 from turnkeeper.core.table import CELLS, TABLE
+from turnkeeper.testing.script import AnyStep, Body, Script
 
 LIMITS_PAGE = REPO / "docs" / "reference" / "limits.md"
 ROW = re.compile(r"^\| `(\w+_s)` \| (\d+)(?: \(none\))? \| .+ \|$", re.M)
@@ -49,8 +57,49 @@ def test_every_kind_of_event_has_its_heading() -> None:
     assert [fact.kind for fact in FACTS if f"\n## {fact.kind}\n" not in page] == []
 
 
+def test_every_kind_of_event_names_its_class_in_python() -> None:
+    page = events_page.render()
+    assert [
+        fact.kind for fact in FACTS if f"In Python: `events.{fact.__name__}`." not in page
+    ] == []
+    assert all(getattr(turnkeeper.events, fact.__name__) is fact for fact in FACTS)
+
+
+def test_the_page_of_the_events_tells_the_truth_about_what_is_left_out() -> None:
+    text = Event(1, "s_1", None, 0.0, OutputText("hello"))
+    assert set(msgspec.json.decode(encode(text))) == set("seq session run kind at data".split())
+    there = msgspec.json.decode(encode(msgspec.structs.replace(text, pos=5)))
+    assert set(there) == set("seq session run kind at data pos".split())
+    ended = Event(2, "s_1", "r_1", 0.0, ToolProgressFact("t1", ""))
+    assert decode(encode(ended)) == ended
+    assert msgspec.json.decode(encode(ended))["data"] == {"tool": "t1"}
+
+
 def test_every_kind_of_event_is_explained() -> None:
     assert [fact.kind for fact in FACTS if not events_page._told(fact)] == []
+
+
+def fields_in(page: str) -> dict[str, list[str]]:
+    """The fields that a table names for each type, by the type's name."""
+    rows = re.findall(r"^\| `(\w+)` \| ((?:\[?`\w+`\]?(?:, )?)*) ?\|", page, re.M)
+    return {name: re.findall(r"`(\w+)`", fields) for name, fields in rows}
+
+
+@pytest.mark.parametrize("kind", [*get_args(AgentSignal), *get_args(Intent)])
+def test_every_signal_and_intent_is_on_the_page_for_drivers(kind: type[msgspec.Struct]) -> None:
+    page = (REPO / "docs" / "how-to" / "write-a-driver.md").read_text(encoding="utf-8")
+    assert fields_in(page)[kind.__name__] == list(kind.__struct_fields__)
+
+
+def test_every_step_and_every_field_of_a_script_is_on_its_page() -> None:
+    page = (REPO / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
+    calls = re.findall(r"^\| `([A-Z]\w+)\(([^`]*)\)` \|", page, re.M)
+    steps = {name: re.findall(r"(\w+)(?:=[^,)]+)?", given) for name, given in calls}
+    assert steps == {step.__name__: list(step.__struct_fields__) for step in get_args(AnyStep)}
+    for struct in (Script, Body):
+        section = page.partition(f"\n## {struct.__name__}\n")[2].partition("\n## ")[0]
+        told = re.findall(r"^\| `(\w+)` \|", section, re.M)
+        assert told == list(struct.__struct_fields__)
 
 
 def test_every_limit_is_on_its_page_with_its_default() -> None:

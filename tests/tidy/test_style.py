@@ -24,8 +24,10 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/supervisor.py::Supervisor.do": "a driver's fault is its run's ending",
     "src/turnkeeper/runtime/supervisor.py::Supervisor._each": "a driver's fault is a run's ending",
     "src/turnkeeper/runtime/fanout.py::Fanout.watch": "closes the watcher and raises again",
-    "src/turnkeeper/runtime/dispatcher.py::Dispatcher._load": "forgets the actor and raises again",
-    "src/turnkeeper/runtime/dispatcher.py::Dispatcher.start_child": "has the child seen to, raises",
+    "src/turnkeeper/runtime/dispatcher.py::Dispatcher.start_child": "asks after the child, raises",
+    "src/turnkeeper/runtime/sessions.py::Sessions._load": "forgets the actor and raises again",
+    "src/turnkeeper/runtime/sessions.py::_persist": "an errand is carried until it is done",
+    "src/turnkeeper/runtime/actor.py::SessionActor._reload": "a log is read until it can be read",
     "src/turnkeeper/worker/load.py::_import_file": USER_CODE,
     "src/turnkeeper/worker/load.py::_import_module": USER_CODE,
     "src/turnkeeper/worker/serve.py::Worker._async_word": USER_CODE,
@@ -34,6 +36,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
 
 # Path of a test module, or a directory with a final "/" -> why its asyncio.sleep does not wait.
 SLEEPS_ON_VIRTUAL_TIME: dict[str, str] = {
+    "tests/unit/testing/": "virtual time itself, and what lives on it",
     "tests/unit/drivers/": "the demo agent plays on a virtual loop",
 }
 

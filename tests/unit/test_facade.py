@@ -23,8 +23,9 @@ from turnkeeper import (
 from turnkeeper.core.limits import LIMIT_KEYS
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.facade import LimitArguments
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.fanout import Watcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.testing import virtual
 
 Scene = Callable[[Turnkeeper], Awaitable[None]]
@@ -381,6 +382,86 @@ def test_what_is_known_of_an_ended_run_stays_known_after_the_block() -> None:
     assert virtual.run(act()).kind is Kind.COMPLETED
 
 
+def test_a_run_that_nobody_waited_for_can_be_asked_for_after_the_block() -> None:
+    async def act() -> None:
+        async with Turnkeeper() as tk:
+            done = await tk.send("one", "hello")
+            async for event in tk.watch("one"):
+                if isinstance(event.data, events.RunEnded):
+                    break
+            cut_short = await tk.send("two", "stall")
+            never_begun = await tk.send("two", "hello")
+        told_before = done.outcome
+        assert told_before is None
+        assert (await done.stop()) == turnkeeper.StopAnswer(done.id, "ended", changed=False)
+        view = await done.look()
+        assert (view.state, view.phase, view.clocks) == ("ended", "closed", ())
+        assert done.outcome == view.outcome == await done.wait()
+        assert done.outcome is not None
+        assert done.outcome.kind is Kind.COMPLETED
+        assert await done.successor() is None
+        for run in (cut_short, never_begun):
+            outcome = await run.wait()
+            assert (outcome.kind, outcome.reason) == (Kind.CANCELLED, "shutdown")
+            assert run.outcome == outcome
+            assert await run.wait(timeout_s=0) == outcome
+            assert kinds(await all_of(run))[-1] == "run.ended"
+
+    virtual.run(act())
+
+
+def test_a_run_can_be_asked_for_while_the_block_is_being_left() -> None:
+    async def act() -> None:
+        async with Turnkeeper(limits={"drain_s": 2, "term_s": 3}) as tk:
+            done = await tk.send("one", "hello")
+            await done.wait()
+            run = await tk.send("two", "stubborn")
+            assert await run.wait(timeout_s=5) is None
+            leaving = asyncio.ensure_future(tk.__aexit__(None, None, None))
+            await asyncio.sleep(0.01)
+            assert not (await done.stop()).changed
+            assert (await done.look()).state == "ended"
+            assert (await run.look()).state == "running"
+            assert await run.stop() == turnkeeper.StopAnswer(run.id, "stopping", changed=False)
+            assert await run.wait(timeout_s=0) is None
+            assert await run.wait(timeout_s=1) is None
+            outcome = await run.wait()
+            assert (outcome.kind, outcome.reason) == (Kind.CANCELLED, "shutdown")
+            assert not leaving.done(), "its process is still being ended"
+            await leaving
+
+    virtual.run(act())
+
+
+def test_a_run_without_a_stored_end_is_not_given_one() -> None:
+    async def act() -> None:
+        async with Turnkeeper() as tk:
+            run = await tk.send(None, "stall")
+            assert await run.wait(timeout_s=1) is None
+            system = tk._running
+            assert system is not None
+            await system.dispatcher.close(within_s=0)
+            system.closed = True
+            for asked in (run.wait, run.look, run.stop):
+                with pytest.raises(TurnkeeperError, match=f"TK-512 .*the end of run {run.id}"):
+                    await asked()
+            assert run.outcome is None
+
+    virtual.run(act())
+
+
+def test_a_session_can_be_watched_to_its_end_after_the_block() -> None:
+    async def act() -> None:
+        async with Turnkeeper() as tk:
+            run = await tk.send("talk", "long 600")
+            await run.wait()
+        seen = [event.seq async for event in tk.watch("talk")]
+        assert seen == list(range(1, len(seen) + 1))
+        assert len(seen) > 600
+
+    virtual.run(act())
+
+
 def test_it_is_used_inside_its_block() -> None:
     async def act() -> None:
         with pytest.raises(RuntimeError, match="async with"):
@@ -403,6 +484,7 @@ def test_it_is_used_inside_its_block() -> None:
     ("field", "session", "given"),
     [
         ("text", "talk", {"text": ""}),
+        ("text", "talk", {"text": " \n\t "}),
         ("text", "talk", {"text": 5}),
         ("text", "talk", {"text": b"bytes"}),
         ("text", "talk", {"text": "\udcff"}),

@@ -8,7 +8,9 @@ sentence that names it, and nothing was run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
 
 import click
 
@@ -47,7 +49,45 @@ class LimitOption(click.ParamType[tuple[str, float]]):
             self.fail(str(wrong), param, ctx)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96})
+class Refused(click.UsageError):
+    """A mistake in what was typed, told like every other refusal; then how it is used."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        from turnkeeper.core.errors import INVALID, TurnkeeperError
+
+        told = TurnkeeperError(INVALID, self.format_message().rstrip("."))
+        click.echo(f"turnkeeper: {told}", file=file, err=file is None)
+        if self.ctx is not None:
+            hint = f"Try '{self.ctx.command_path} --help' for help."
+            click.echo(f"{self.ctx.get_usage()}\n{hint}", file=file, err=file is None)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as wrong:
+        if type(wrong).show is not click.UsageError.show:
+            raise  # such as: no command at all, which shows the help
+        raise Refused(wrong.format_message(), wrong.ctx) from None
+
+
+class Commands(click.Group):
+    """The commands, whose mistakes are `Refused`."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _refusing():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _refusing():
+            return super().invoke(ctx)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
+)
 @click.version_option(__version__, message="turnkeeper %(version)s")
 def cli() -> None:
     """Runs AI agents, and keeps every turn honest: each turn ends, once, and says why."""
@@ -115,11 +155,15 @@ def _play(
 
 def _from_stdin() -> str:
     if sys.stdin is None:
-        raise click.UsageError("standard input is closed, so there is no text to read from it.")
+        raise _not_there("standard input is closed, so there is no text to read from it")
     try:
         return sys.stdin.buffer.read().decode().rstrip("\r\n")
     except UnicodeDecodeError as wrong:
-        raise click.UsageError(f"standard input is not UTF-8: {wrong}.") from None
+        raise _not_there(f"standard input is not UTF-8: {wrong}") from None
+
+
+def _not_there(told: str) -> click.UsageError:
+    return click.UsageError(told, click.get_current_context())
 
 
 @cli.command()

@@ -7,6 +7,7 @@ never moves the cursor, so that text goes on where it stopped.
 
 from __future__ import annotations
 
+import math
 import os
 import unicodedata
 
@@ -109,10 +110,10 @@ class Report:
         await self.out.wait_written(shown)
 
     async def say(self, told: str, *, plain: bool = False) -> None:
-        """A line of its own on standard error."""
-        await self.clear_status()
-        before = "\n" if self._column and self.err.is_terminal else ""
-        if before:
+        """A line of its own on standard error, in one piece: who speaks first is shown first."""
+        before, self._status_shown = ERASE if self._status_shown else "", False
+        if self._column and self.err.is_terminal:
+            before += "\n"
             self._column, self._line_open = 0, False
         if plain or not self.err.is_terminal:
             await self.err.wait_written(f"{before}turnkeeper: {told}\n")
@@ -126,14 +127,17 @@ class Report:
         self._column = len(prompt)
         await self.err.wait_written(prompt)
 
-    def was_answered(self) -> None:
+    async def was_answered(self, line: str) -> None:
+        """The terminal has shown what was typed; the end of input (Ctrl-D) ends no line."""
         self._column = 0
+        if not line.endswith("\n"):
+            await self.err.wait_written("\n")
 
     async def status(self, view: RunView, elapsed_s: float) -> None:
         """Phase, time and the next clock, behind what stands on the line if there is room."""
         told = f" {view.phase} {_clock_face(elapsed_s)}"
         if view.clocks:
-            told += f" · {view.clocks[0].clock} in {_clock_face(view.clocks[0].in_s)}"
+            told += f" · {view.clocks[0].clock} in {_clock_face(math.ceil(view.clocks[0].in_s))}"
         if not self.draws or self._column + len(told) >= self.err.columns():
             return
         dim, end = self._dim

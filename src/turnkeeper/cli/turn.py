@@ -30,6 +30,9 @@ STATUS_EVERY_S = 0.5
 QUIET_S = 1.0
 """For this long nothing has to be shown before the status is."""
 
+PATIENCE_S = 2.0
+"""How long the last words of a stopped run may take to be read."""
+
 STOP_SIGNALS = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -70,12 +73,13 @@ class _Turn:
 
     async def wait_played(self) -> int:
         loop = asyncio.get_running_loop()
-        for number, name in STOP_SIGNALS.items():
-            loop.add_signal_handler(number, self._asked_to_stop, name)
+        heeded = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        for number in heeded:
+            loop.add_signal_handler(number, self._asked_to_stop, STOP_SIGNALS[number])
         try:
             return await self._wait_outcome()
         finally:
-            for number in STOP_SIGNALS:
+            for number in heeded:
                 loop.remove_signal_handler(number)
             self._report.out.close()
             self._report.err.close()
@@ -83,12 +87,12 @@ class _Turn:
     async def _wait_outcome(self) -> int:
         options = self._options
         asked: dict[str, Any] = {
-            **check_patch(dict(options.limits)),
             "agent": options.agent,
             "priority": options.priority,
             "sender": "turnkeeper run",
         }
-        async with Turnkeeper(agents=agents_with(options.agent)) as tk:
+        limits = check_patch(dict(options.limits))
+        async with Turnkeeper(agents=agents_with(options.agent), limits=limits) as tk:
             run = await tk.send(options.session, options.text, **asked)
             ticking = self._spawn(self._tick())
             try:
@@ -152,7 +156,9 @@ class _Turn:
 
     async def _wait_decision(self) -> bool:
         line = await self._keyboard.wait_line(lambda: self._report.ask("  Allow it? [y/N] "))
-        self._report.was_answered()
+        await self._report.was_answered(line)
+        if not line:
+            await self._report.say("denied: the input ended without an answer")
         return line.strip().lower() in ("y", "yes")
 
     # Stopping --------------------------------------------------------------------------------
@@ -161,22 +167,28 @@ class _Turn:
         self._interrupts += 1
         if self._interrupts > 1 or self._run is None or self._code is not None:
             self._quit()
-        self._stopping = True
-        self._spawn(self._stop(self._run, by, "Ctrl-C again quits at once"))
+        self._stop(self._run, by, "Ctrl-C again quits at once")
 
     def _lost_stdout(self, fault: OSError) -> None:
         assert self._run is not None, "something of a run was to be shown"
-        self._stopping = True
         told = os.strerror(fault.errno) if fault.errno else str(fault)
-        why = f"standard output: {told}"
-        self._spawn(self._stop(self._run, "a lost standard output", why))
+        self._stop(self._run, "a lost standard output", f"standard output: {told}")
 
-    async def _stop(self, run: Run, by: str, told: str) -> None:
+    def _stop(self, run: Run, by: str, told: str) -> None:
+        """That it is stopping is said before what it leads to; but a terminal that takes nothing
+        does not keep it from being stopped."""
+        self._stopping = True
+        self._spawn(self._report.say(f"stopping run {run.id} ({told})", plain=True))
+        self._spawn(self._wait_stopped(run, by))
+
+    async def _wait_stopped(self, run: Run, by: str) -> None:
+        """Once it is stopped, a reader that does not read is not waited for."""
         try:
             await run.stop(by)
+            code = self._exit_code(await run.wait())
+            asyncio.get_running_loop().call_later(PATIENCE_S, os._exit, code)
         except TurnkeeperError as refused:
-            told = str(refused)
-        await self._report.say(f"stopping run {run.id} ({told})", plain=True)
+            await self._report.say(str(refused), plain=True)
 
     def _quit(self) -> NoReturn:
         """At once: nothing is waited for, not even a terminal that takes no more."""

@@ -29,6 +29,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator lays down for a session: the base limits, the agent's abilities, bounds."""
 
+    agent: str = ""
     limits: Limits = Limits()
     abilities: Abilities = Abilities()
     queue_max: int = 100

@@ -47,6 +47,7 @@ def conclude(step: Step, run: Run, ending: Ending) -> None:
     """Commit the decision: try again, ask the agent to stop, or end at once."""
     fact = ending.fact
     if ending.retry and _may_retry(step, run, fact):
+        step.unwrite()
         step.emit(e.AttemptFailed(run.attempt, fact.reason, fact.detail), run.id)
         step.do(f.Kill(step.process.name))
         return
@@ -83,6 +84,8 @@ def finish(
 ) -> None:
     """The end, once; then whatever the tree still needs before the session is used again."""
     _give_back(step, run, fact)
+    if condition is not Condition.BOUNDARY:
+        step.unwrite()
     match condition:
         case Condition.BOUNDARY if fact.kind in (Kind.COMPLETED, Kind.FAILED):
             step.emit(e.AttemptEnded(run.attempt, "boundary"), run.id)

@@ -132,7 +132,7 @@ _ending(
     "internal",
     "TK-206",
     "Turnkeeper itself could not go on with this run",
-    "see the server's log for this run; the session goes on",
+    "see the log of the program that runs Turnkeeper; the session goes on",
 )
 _ending(
     "cancelled",
@@ -184,11 +184,33 @@ _ending(
     "see what the agent had already done; send the message again if that is safe",
 )
 
-INVALID = _add(Code("TK-501", "a value is not allowed", "correct the named field", 400, -32602))
-UNKNOWN_SESSION = _add(Code("TK-502", "there is no such session", "list the sessions", 404, -32004))
-UNKNOWN_RUN = _add(Code("TK-503", "there is no such run", "list the session's runs", 404, -32004))
+INVALID = _add(Code("TK-501", "a value is not allowed", "nothing was stored or run", 400, -32602))
+UNKNOWN_SESSION = _add(
+    Code(
+        "TK-502",
+        "there is no such session",
+        "check the id; a session is there from its creation on",
+        404,
+        -32004,
+    )
+)
+UNKNOWN_RUN = _add(
+    Code(
+        "TK-503",
+        "there is no such run",
+        "check the id; message.accepted names the run",
+        404,
+        -32004,
+    )
+)
 UNKNOWN_APPROVAL = _add(
-    Code("TK-504", "there is no such approval", "list the open approvals", 404, -32004)
+    Code(
+        "TK-504",
+        "there is no such approval",
+        "check the id; approval.requested names it",
+        404,
+        -32004,
+    )
 )
 KEY_CONFLICT = _add(
     Code("TK-505", "this idempotency key was used for another message",
@@ -198,7 +220,13 @@ QUEUE_FULL = _add(
     Code("TK-506", "the session's queue is full", "wait for a run to end, or stop one", 429, -32029)
 )
 SETTLED = _add(
-    Code("TK-507", "this approval is already settled", "nothing; the first answer won", 409, -32009)
+    Code(
+        "TK-507",
+        "this approval is already settled",
+        "nothing is to be done: the first answer stands",
+        409,
+        -32009,
+    )
 )
 STORE_DOWN = _add(
     Code("TK-508", "the store cannot be written",
@@ -212,7 +240,7 @@ GAP = _add(
          "watch again after the cursor it was given", 429, -32029)
 )  # fmt: skip
 UNKNOWN_AGENT = _add(
-    Code("TK-511", "there is no such agent", "see turnkeeper agents for the names", 404, -32004)
+    Code("TK-511", "there is no such agent", "use one of these names", 404, -32004)
 )
 SHUTTING_DOWN = _add(
     Code("TK-512", "the server is shutting down", "send again when it is back", 503, -32003)

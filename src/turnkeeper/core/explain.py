@@ -45,6 +45,8 @@ def look(seen: Seen) -> str:
     parts = [f"phase {seen.phase}", f"last seen: {seen.last or 'nothing yet'}"]
     if seen.silent_s:
         parts.append(f"{_number(seen.silent_s)} s ago")
+    if seen.heartbeat_s is not None:
+        parts.append(f"alive without progress (heartbeat {_number(seen.heartbeat_s)} s ago)")
     if seen.tools:
         parts.append("tools: " + ", ".join(seen.tools))
     if seen.sample is not None:
@@ -57,12 +59,16 @@ def _processes(sample: Sample) -> str:
         "processes " + ("at work" if sample.busy else "not working"),
         f"state {sample.state}" if sample.state else "",
         f"{_number(sample.cpu_s)} s of CPU",
-        f"{sample.children} children" if sample.children else "",
+        _count(sample.children, "child", "children"),
         f"waiting in {sample.waiting_in}" if sample.waiting_in else "",
-        f"{len(sample.sockets)} sockets" if sample.sockets else "",
+        _count(len(sample.sockets), "socket", "sockets"),
     ]
     return ", ".join(part for part in parts if part)
 
 
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number else ""
+
+
 def _number(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:g}"

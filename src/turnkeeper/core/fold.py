@@ -17,7 +17,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core.effects import Answer, Intent, Interrupt, Say, SteerIn
 from turnkeeper.core.limits import Phase
 from turnkeeper.core.outcome import Evidence
-from turnkeeper.core.state import Approval, Child, Keyed, Message, Process, Run, Session
+from turnkeeper.core.state import PRIORITIES, Approval, Child, Keyed, Message, Process, Run, Session
 
 
 class BrokenLog(ValueError):
@@ -84,6 +84,7 @@ def _accepted(session: Session, event: e.Event, data: e.MessageAccepted) -> None
         assert session.process is not None
         run.steers[session.process.frames] = message
         run.observed = True
+        run.urgency = min(run.urgency, PRIORITIES.index(data.priority))
     else:
         session.queue[data.priority].append(message)
 
@@ -116,7 +117,11 @@ def _started(session: Session, event: e.Event, data: e.RunStarted) -> None:
     if message is None or session.active is not None:
         raise BrokenLog(f"event {event.seq}: run {event.run} cannot start now")
     session.queue[message.priority].remove(message)
+    for waiting in session.queue.values():
+        for other in waiting:
+            other.passed += other.seq < message.seq
     session.active = Run(message.run, message, data.limits, event.at, data.not_after)
+    session.active.urgency = PRIORITIES.index(message.priority)
 
 
 def _attempt_started(session: Session, event: e.Event, data: e.AttemptStarted) -> None:

@@ -53,6 +53,7 @@ class Clock(StrEnum):
     DEADLINE = "deadline"
     CEILING = "ceiling"
     QUEUE = "queue"
+    APPROVAL = "approval"
     DRAIN = "drain"
     TERM = "term"
     KILL = "kill"
@@ -82,6 +83,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 LIMIT_KEYS: tuple[str, ...] = Limits.__struct_fields__
 
+OPERATORS_RUNGS = ("drain_s", "term_s", "orphan_s")
+"""How long a stop may take is the operator's word: a session or a message may only shorten it."""
+
 Patch = dict[str, float]
 """Some limits by name: what one level (server, agent, session, message) says of its own."""
 
@@ -99,20 +103,23 @@ def check_patch(given: Any, where: str = "limits") -> Patch:
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidValue(name, value, "give a number of seconds (0 switches it off)")
-        if not math.isfinite(value) or value < 0 or value > LONGEST_S:
+        if not 0 <= value <= LONGEST_S:
             raise InvalidValue(name, value, f"give 0 (off) to {LONGEST_S:.0f} seconds")
         patch[key] = float(value)
     return patch
 
 
 def overlay(base: Limits, patch: Patch, *, operator: bool = False) -> Limits:
-    """`base` with `patch` on top. Only the operator (server, agent) may raise the ceiling."""
+    """`base` with `patch` on top. Only the operator (server, agent) may raise the ceiling
+    or make a stop take longer."""
     if not patch:
         return base
     values: dict[str, float] = {**{k: getattr(base, k) for k in LIMIT_KEYS}, **patch}
-    if not operator and base.ceiling_s and "ceiling_s" in patch:
-        asked = patch["ceiling_s"]
-        values["ceiling_s"] = min(asked, base.ceiling_s) if asked else base.ceiling_s
+    if not operator:
+        if base.ceiling_s:
+            values["ceiling_s"] = min(values["ceiling_s"] or base.ceiling_s, base.ceiling_s)
+        for rung in OPERATORS_RUNGS:
+            values[rung] = min(values[rung], getattr(base, rung))
     return Limits(**values)
 
 

@@ -63,6 +63,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     clock: str = ""
     budget_s: float = 0.0
     silent_s: float = 0.0
+    heartbeat_s: float | None = None
     last: str = ""
     tools: tuple[str, ...] = ()
     sample: Sample | None = None

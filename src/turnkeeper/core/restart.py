@@ -7,6 +7,8 @@ repeated does no harm if it had been done: frames are numbered, and the rest is 
 
 from __future__ import annotations
 
+import math
+
 from turnkeeper.core import effects as f
 from turnkeeper.core import submit
 from turnkeeper.core.commands import Policy
@@ -24,7 +26,8 @@ def wind(state: Session, live: Live, policy: Policy, now: Moment) -> None:
         if state.process is not None:
             live.attaching_until = now.mono + (policy.limits.startup_s or Limits().startup_s)
         return
-    live.clocks = clocks_of(run, now)
+    left_s = math.inf if run.not_after is None else run.not_after - now.wall
+    live.clocks = clocks_of(run, now, now.mono + left_s)
     live.clocks.enter(run.phase, now.mono)
     for approval in run.open.values():
         if approval.expires_at is not None:
@@ -47,11 +50,11 @@ def repeat(step: Step, run: Run) -> None:
                 step.clocks.wrote(frame, step.now.mono)
 
 
-def clocks_of(run: Run, now: Moment) -> Clocks:
-    """The clocks of a run, however long it has been going on; a child's end with its parent's."""
+def clocks_of(run: Run, now: Moment, ends_at: float) -> Clocks:
+    """The clocks of a run, however long it has been going on. `ends_at` is when the time of the
+    run that started it is up."""
     gone_by = max(0.0, now.wall - run.started_at)
     clocks = Clocks(run.limits, now.mono - gone_by)
     clocks.enter(Phase.STARTING, now.mono)
-    if run.not_after is not None:
-        clocks.deadline_at = min(clocks.deadline_at, now.mono + run.not_after - now.wall)
+    clocks.deadline_at = min(clocks.deadline_at, ends_at)
     return clocks

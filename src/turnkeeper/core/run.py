@@ -57,7 +57,7 @@ def begin(step: Step, run: Run) -> None:
     name = f"{run.id}.{attempt}" if state.process is None else state.process.name
     conversation = state.conversation if step.policy.abilities.resume else None
     step.emit(e.AttemptStarted(attempt, name, fresh, conversation), run.id)
-    step.live.sample = None
+    step.live.sample = step.live.beat_at = None
     step.clocks.writes.clear()
     step.clocks.enter(Phase.STARTING, step.now.mono)
     step.do(f.Open(name, run.id, conversation, fresh))
@@ -127,6 +127,7 @@ def _tool_ended(step: Step, run: Run, signal: s.ToolEnded) -> None:
 
 def _alive(step: Step, run: Run, signal: s.Heartbeat) -> None:
     """Proves life, not progress: no clock moves."""
+    step.live.beat_at = step.now.mono
 
 
 def _sampled(step: Step, run: Run, signal: s.Sampled) -> None:

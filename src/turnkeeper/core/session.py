@@ -27,7 +27,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_SESSION,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.limits import REKILL_S, RUNNING, Moment, Phase, check_patch
+from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
 from turnkeeper.core.restart import clocks_of, repeat, wind
 from turnkeeper.core.run import begin, expire, note_late, perform
@@ -55,7 +55,7 @@ class Machine:
         step = self._new_step(now)
         endings: list[Ending] = []
         rest = self._hear(step, groups, endings)
-        self._take(rest)
+        self._take(step, rest)
         early = self._weigh(step, commands, endings)
         self._commit(step, endings)
         while rest:
@@ -105,7 +105,7 @@ class Machine:
         if live.approvals:
             nearest = min(nearest, min(live.approvals.values()))
         if live.queue:
-            nearest = min(nearest, min(live.queue.values()))
+            nearest = min(nearest, min(dates[0].at for dates in live.queue.values()))
         if live.dying is not None:
             nearest = min(nearest, live.dying.killed_at + REKILL_S)
         if live.attaching_until is not None:
@@ -136,13 +136,16 @@ class Machine:
         step.group = None
         return []
 
-    def _take(self, rest: Sequence[s.Group]) -> None:
-        """What was taken counts before the clocks are judged, wherever in this look it was told."""
-        clocks = self.live.clocks
+    def _take(self, step: Step, rest: Sequence[s.Group]) -> None:
+        """What was taken is told beside the stream: it counts before this look is judged, wherever
+        in it that was told."""
+        clocks, run = self.live.clocks, self.state.active
         for group in rest:
             for signal in group.signals:
                 if isinstance(signal, s.Taken) and clocks and self._uses(group.process):
                     clocks.taken(signal.frame)
+                    if run is not None and signal.frame in run.steers:
+                        perform(step, run, signal)
 
     def _addressee(self, group: s.Group, signal: s.Signal) -> Run | None:
         run, process = self.state.active, self.state.process
@@ -160,7 +163,7 @@ class Machine:
         live = self.live
         if idle and isinstance(signal, s.Ready | s.Exited | s.Broken | s.Gone):
             live.attaching_until = None
-        if idle and isinstance(signal, s.Exited | s.Broken):
+        if idle and isinstance(signal, s.Exited | s.Broken) and live.dying is None:
             live.dying = Dying(type(signal).__name__.lower(), step.now.mono)
             step.do(f.Kill(group.process))
         elif idle and isinstance(signal, s.Gone):
@@ -255,6 +258,9 @@ class Machine:
     def _create(self, step: Step, command: c.Create) -> c.Reply:
         if self.state.seq:
             raise TurnkeeperError(SESSION_EXISTS, f"session {self.state.id} exists")
+        if self.policy.agent and command.agent != self.policy.agent:
+            told = f"session {self.state.id} is being made with {self.policy.agent}"
+            raise TurnkeeperError(SESSION_EXISTS, told)
         limits = check_patch(command.limits)
         step.emit(
             e.SessionCreated(command.agent, command.title, command.cwd, limits, command.labels)
@@ -311,7 +317,8 @@ class Machine:
             raise TurnkeeperError(CHILD_REFUSED, f"{depth} levels are more than {policy.depth_max}")
         if len(state.children) >= policy.children_max:
             raise TurnkeeperError(CHILD_REFUSED, f"{len(state.children)} children run already")
-        step.emit(e.ChildStarted(command.child, command.session), run.id)
+        if command.child not in state.children:
+            step.emit(e.ChildStarted(command.child, command.session), run.id)
         ends_at = min(step.clocks.deadline_at, step.clocks.ceiling_at)
         not_after = None if math.isinf(ends_at) else step.now.wall + ends_at - step.now.mono
         return c.Adopted(e.Parent(state.id, run.id, depth, not_after))
@@ -323,7 +330,7 @@ class Machine:
         now = step.now.mono
         for message in self.state.queued():
             self._trace_queued(s.Tick)
-            if self.live.queue.get(message.run, math.inf) <= now:
+            if submit.is_expired(step, message):
                 end_queued(step, message, submit.expired(step, message))
         run, dying = self.state.active, self.live.dying
         if dying is not None and dying.killed_at + REKILL_S <= now:
@@ -357,17 +364,18 @@ class Machine:
         queue = self.live.queue
         for message in [m for m in self.state.queued() if m.run not in queue]:
             submit.wind_queue(self.live, self.policy, self.state, message, step.now)
-            if queue.get(message.run, math.inf) <= step.now.mono:
+            if submit.is_expired(step, message):
                 end_queued(step, message, submit.expired(step, message))
 
     def _start(self, step: Step, message: Message) -> None:
         limits = submit.limits_of(step, message)
         not_after = message.parent.not_after if message.parent is not None else None
-        step.live.queue.pop(message.run, None)
+        dates = step.live.queue.pop(message.run, [])
         step.emit(e.RunStarted(message.id, limits, not_after), message.run)
         run = self.state.active
         assert run is not None, "run.started makes its run the active one"
-        step.live.clocks = clocks_of(run, step.now)
+        ends_at = next((due.at for due in dates if due.clock is Clock.DEADLINE), math.inf)
+        step.live.clocks = clocks_of(run, step.now, ends_at)
         begin(step, run)
 
     def _trace_queued(self, signal: type[s.Signal]) -> None:

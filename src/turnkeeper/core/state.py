@@ -13,6 +13,9 @@ from turnkeeper.core.effects import Intent
 from turnkeeper.core.limits import Limits, Phase
 from turnkeeper.core.outcome import Evidence, Outcome
 
+PASSED_MAX = 20
+"""A message that this many later ones went before is next: starvation is bounded."""
+
 PRIORITIES: tuple[e.Priority, ...] = ("person", "agent", "background")
 
 
@@ -28,6 +31,7 @@ class Message(msgspec.Struct):
     accepted_at: float
     run: str
     generation: int = 1
+    passed: int = 0
     preemptions: int = 0
     losses: int = 0
 
@@ -105,6 +109,7 @@ class Run(msgspec.Struct):
     open: dict[str, Approval] = {}
     asked: int = 0
     steers: dict[int, Message] = {}
+    urgency: int = 2
     intents: dict[int, Intent] = {}
     decision: Evidence | None = None
     unwanted: bool = False
@@ -148,7 +153,11 @@ class Session(msgspec.Struct):
 
     def queued(self) -> list[Message]:
         """Everything that waits, in the order in which it will run."""
-        return [message for priority in PRIORITIES for message in self.queue[priority]]
+        everything = [message for priority in PRIORITIES for message in self.queue[priority]]
+        overdue = [message for message in everything if message.passed >= PASSED_MAX]
+        if not overdue:
+            return everything
+        return overdue + [message for message in everything if message.passed < PASSED_MAX]
 
     def find_queued(self, run: str) -> Message | None:
         return next((m for m in self.queued() if m.run == run), None)

@@ -14,7 +14,7 @@ from turnkeeper.core.commands import Policy, Reply
 from turnkeeper.core.effects import Effect, Write
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.fold import apply
-from turnkeeper.core.limits import Clocks, Moment, Phase
+from turnkeeper.core.limits import Clocks, Due, Moment, Phase
 from turnkeeper.core.outcome import Sample, Seen
 from turnkeeper.core.signals import Group, Signal
 from turnkeeper.core.state import Process, Run, Session
@@ -32,13 +32,15 @@ class Dying(NamedTuple):
 class Live:
     """What is known of a session only while this server lives: clocks, and what was last seen."""
 
-    __slots__ = ("approvals", "attaching_until", "clocks", "dying", "queue", "sample")
+    __slots__ = ("approvals", "attaching_until", "beat_at", "clocks", "dying", "queue", "sample")
 
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
         self.approvals: dict[str, float] = {}
-        self.queue: dict[str, float] = {}
+        self.queue: dict[str, list[Due]] = {}
+        """What ends a waiting run: the soonest first."""
         self.sample: Sample | None = None
+        self.beat_at: float | None = None
         self.dying: Dying | None = None
         self.attaching_until: float | None = None
         """Until when an idle process that a restart took up again has to say that it lives."""
@@ -88,6 +90,12 @@ class Step:
         self.do(Write(process.name, process.frames, run.intents[process.frames]))
         self.clocks.wrote(process.frames, self.now.mono)
 
+    def unwrite(self) -> None:
+        """To a process that is being ended nothing is written any more: what this very look was
+        to write stays unwritten."""
+        name = self.process.name
+        self.effects = [x for x in self.effects if not (isinstance(x, Write) and x.process == name)]
+
     @property
     def process(self) -> Process:
         process = self.state.process
@@ -104,6 +112,7 @@ class Step:
              exit_code: int | None = None) -> Seen:  # fmt: skip
         """What is known now, for whoever asks later why."""
         clocks = self.live.clocks
+        beat_at = self.live.beat_at if run is not None else None
         silent_s = self.now.mono - clocks.since if run is not None and clocks is not None else 0.0
         return Seen(
             phase=run.phase.value if run is not None else Phase.QUEUED.value,
@@ -111,6 +120,7 @@ class Step:
             clock=clock,
             budget_s=budget_s,
             silent_s=round(silent_s, 3),
+            heartbeat_s=None if beat_at is None else round(self.now.mono - beat_at, 3),
             last=run.last if run is not None else "",
             tools=tuple(run.tools.values()) if run is not None else (),
             sample=self.live.sample if run is not None else None,

@@ -3,7 +3,8 @@
 Decides idempotency, queueing, steering, superseding and preemption. It must not know what happens
 to a run once it is decided. Invariant: within a class of priority the queue is in the order of
 acceptance; a message is accepted once for ever under its key; a background run is preempted at most
-`preemptions_max` times, and then goes on to its own end.
+`preemptions_max` times, and then goes on to its own end; one that took a person's steering is a
+person's, and is not preempted.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.ending import Ending
 from turnkeeper.core.errors import KEY_CONFLICT, QUEUE_FULL, InvalidValue, TurnkeeperError
-from turnkeeper.core.limits import RUNNING, Limits, Moment, check_patch, overlay
+from turnkeeper.core.limits import RUNNING, Clock, Due, Limits, Moment, check_patch, overlay
 from turnkeeper.core.outcome import Evidence, Kind
 from turnkeeper.core.run import perform
-from turnkeeper.core.state import PRIORITIES, Message, Run, Session, run_name
+from turnkeeper.core.state import PASSED_MAX, PRIORITIES, Message, Run, Session, run_name
 from turnkeeper.core.step import Live, Step
 from turnkeeper.core.table import TABLE
 
@@ -28,15 +29,15 @@ def send(step: Step, command: c.Send) -> tuple[c.Accepted, Ending | None]:
     known = _known(step.state, command)
     if known is not None:
         return known, None
-    if not command.text:
+    if not command.text.strip():
         raise InvalidValue("text", command.text, "say something")
     limits = check_patch(command.limits)
     run = step.state.active
     if run is not None and _takes_steering(step, run, command):
         return _steer(step, run, command, limits), None
-    waiting = len(step.state.queued())
+    waiting = len(step.state.queue[command.priority])
     if waiting >= step.policy.queue_max:
-        told = f"session {step.state.id} has {waiting} messages waiting"
+        told = f"session {step.state.id} has {waiting} {command.priority} messages waiting"
         raise TurnkeeperError(QUEUE_FULL, told, position=waiting + 1)
     accepted = _enqueue(step, command, limits)
     return accepted, _make_way(step, run, command) if run is not None else None
@@ -62,7 +63,7 @@ def _rank(priority: e.Priority) -> int:
 
 def _takes_steering(step: Step, run: Run, command: c.Send) -> bool:
     asked = command.when_busy == "steer" and step.policy.abilities.steer
-    may = _rank(command.priority) <= _rank(run.message.priority)
+    may = _rank(command.priority) <= run.urgency
     return asked and may and s.Steer in TABLE[run.phase]
 
 
@@ -97,10 +98,10 @@ def _make_way(step: Step, run: Run, command: c.Send) -> Ending | None:
     """Whether the running run has to end for this message, and why."""
     if run.phase not in RUNNING:
         return None
-    theirs, ours = _rank(run.message.priority), _rank(command.priority)
-    background = run.message.priority == "background"
-    if background and command.priority == "person":
-        may = run.message.preemptions < step.policy.preemptions_max
+    theirs, ours = run.urgency, _rank(command.priority)
+    if theirs == _rank("background") and command.priority == "person":
+        fresh = run.message.passed < PASSED_MAX
+        may = fresh and run.message.preemptions < step.policy.preemptions_max
         return perform(step, run, s.Stop("preempted", command.sender)) if may else None
     if command.when_busy == "interrupt" and ours <= theirs:
         return perform(step, run, s.Stop("superseded", command.sender))
@@ -112,33 +113,35 @@ def _make_way(step: Step, run: Run, command: c.Send) -> Ending | None:
 
 def limits_of(step: Step, message: Message) -> Limits:
     """The operator's limits, the session's on top, the message's on top of that."""
-    return _limits(step.policy, step.state, message)
+    return limits_for(step.policy, step.state, message)
 
 
-def _limits(policy: c.Policy, state: Session, message: Message) -> Limits:
+def limits_for(policy: c.Policy, state: Session, message: Message) -> Limits:
+    """The operator's limits, the session's on top, the message's on top of that."""
     return overlay(overlay(policy.limits, state.limits), message.limits)
 
 
 def wind_queue(live: Live, policy: c.Policy, state: Session, message: Message, now: Moment) -> None:
     """When a waiting message has waited too long: by its own clock, or by its parent's end."""
-    limits = _limits(policy, state, message)
-    waited_s = now.wall - message.accepted_at
-    dates = []
+    limits = limits_for(policy, state, message)
+    dates: list[Due] = []
     if limits.queue_s and message.generation == 1:
-        dates.append(now.mono + limits.queue_s - waited_s)
+        left_s = limits.queue_s - (now.wall - message.accepted_at)
+        dates.append(Due(Clock.QUEUE, now.mono + left_s, limits.queue_s))
     if message.parent is not None and message.parent.not_after is not None:
-        dates.append(now.mono + message.parent.not_after - now.wall)
+        left_s = message.parent.not_after - now.wall
+        dates.append(Due(Clock.DEADLINE, now.mono + left_s, 0.0))
     if dates:
-        live.queue[message.run] = min(dates)
+        live.queue[message.run] = sorted(dates, key=lambda due: due.at)
+
+
+def is_expired(step: Step, message: Message) -> bool:
+    dates = step.live.queue.get(message.run)
+    return dates is not None and dates[0].at <= step.now.mono
 
 
 def expired(step: Step, message: Message) -> Evidence:
     """Why a waiting message's time is up."""
-    limits = limits_of(step, message)
-    parent = message.parent
-    overdue = parent is not None and parent.not_after is not None
-    if overdue and parent is not None and parent.not_after is not None:
-        overdue = parent.not_after <= step.now.wall
-    reason, budget_s = ("deadline", 0.0) if overdue else ("queue", limits.queue_s)
-    seen = step.seen(None, clock=reason, budget_s=budget_s)
-    return Evidence(Kind.TIMED_OUT, reason, step.now.mono, "", seen)
+    due = step.live.queue[message.run][0]
+    seen = step.seen(None, clock=due.clock.value, budget_s=due.budget_s)
+    return Evidence(Kind.TIMED_OUT, due.clock.value, step.now.mono, "", seen)

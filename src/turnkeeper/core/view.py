@@ -10,8 +10,8 @@ import math
 
 from turnkeeper.core.commands import NextClock, RunView
 from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
-from turnkeeper.core.limits import Moment, Phase
-from turnkeeper.core.state import Session, message_of
+from turnkeeper.core.limits import Clock, Due, Moment, Phase
+from turnkeeper.core.state import Run, Session, message_of
 from turnkeeper.core.step import Live
 
 
@@ -19,13 +19,15 @@ def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
     """How that run is doing; `UNKNOWN_RUN` if there is none."""
     outcome, active = state.ended.get(run), state.active
     position, phase = None, Phase.CLOSED
+    clocks: list[Due] = []
     if active is not None and active.id == run:
-        phase = active.phase
+        phase, clocks = active.phase, _running(live, active)
     elif outcome is None:
-        waiting = [message.run for message in state.queued()]
-        if run not in waiting:
+        message = state.find_queued(run)
+        if message is None:
             raise TurnkeeperError(UNKNOWN_RUN, f"session {state.id} has no run {run}")
-        phase, position = Phase.QUEUED, waiting.index(run) + (active is not None)
+        phase, position = Phase.QUEUED, state.queued().index(message) + (active is not None)
+        clocks = live.queue.get(run, [])
     running = outcome is None and position is None
     return RunView(
         id=run,
@@ -34,7 +36,11 @@ def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
         agent=state.agent,
         state="ended" if outcome is not None else "running" if running else "queued",
         phase=phase.value,
-        clocks=_clocks(live, now) if running else (),
+        clocks=tuple(
+            NextClock(due.clock.value, round(due.at - now.mono, 3), due.budget_s)
+            for due in sorted(clocks, key=lambda due: due.at)
+            if due.at < math.inf
+        ),
         parent=state.parents.get(run),
         position=position,
         successor=state.successors.get(run),
@@ -42,12 +48,7 @@ def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
     )
 
 
-def _clocks(live: Live, now: Moment) -> tuple[NextClock, ...]:
-    if live.clocks is None:
-        return ()
-    running = sorted(live.clocks.running(), key=lambda due: due.at)
-    return tuple(
-        NextClock(due.clock.value, round(due.at - now.mono, 3), due.budget_s)
-        for due in running
-        if due.at < math.inf
-    )
+def _running(live: Live, run: Run) -> list[Due]:
+    clocks = live.clocks.running() if live.clocks is not None else []
+    budget_s = run.limits.approval_s
+    return clocks + [Due(Clock.APPROVAL, at, budget_s) for at in live.approvals.values()]

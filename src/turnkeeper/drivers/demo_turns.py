@@ -22,6 +22,10 @@ on with the answer; after a word that ends the turn it does not go on."""
 Turn = Generator[Move, bool | None, None]
 
 
+NUMBER = re.compile(r"\d{1,6}(\.\d{1,3})?", re.ASCII)
+NUMBER_LIKE = re.compile(r"[-+]?\.?\d", re.ASCII)
+
+
 class Script(NamedTuple):
     """A turn to play. `stubborn`: it listens to nothing but a kill."""
 
@@ -46,14 +50,16 @@ class Request(NamedTuple):
 def turn_for(text: str, pace_s: float) -> Script:
     """The script for a message: the request it makes, or a friendly echo."""
     asked = re.sub(r"\s+", " ", text).strip(" .!?").lower()
+    request = REQUESTS.get(asked)
+    if request is not None:
+        return Script(request.play(request.number, pace_s), stubborn=asked == "stubborn")
     words, _, number = asked.rpartition(" ")
-    if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", number):
-        words, number = asked, ""
     request = REQUESTS.get(words)
-    if request is None or (number and not request.unit):
+    if request is None or not (request.unit or NUMBER_LIKE.match(number)):
         return Script(_echo(text, pace_s))
-    amount = float(number) if number else request.number
-    return Script(request.play(amount, pace_s), stubborn=request.words == "stubborn")
+    if not request.unit or not NUMBER.fullmatch(number):
+        return Script(_explain(request, number, pace_s))
+    return Script(request.play(float(number), pace_s))
 
 
 def _say(text: str, pace_s: float) -> Iterator[Move]:
@@ -68,6 +74,19 @@ def _echo(text: str, pace_s: float) -> Turn:
     yield from _say(f"Hello! You said: “{shown}”.\n", pace_s)
     yield from _say("I am the demo agent; no model is behind me. Say “help” to see what I do.\n",
                     pace_s)  # fmt: skip
+
+
+def _explain(request: Request, number: str, pace_s: float) -> Turn:
+    shown = number if len(number) <= 40 else number[:39] + "…"
+    match request.unit:
+        case "":
+            takes = "nothing after it"
+        case "code":
+            takes = "an exit code (0 to 999999) after it, or nothing"
+        case unit:
+            takes = f"a number of {unit} (0 to 999999) after it, or nothing"
+    yield from _say(f"“{request.words}” takes {takes}; you said “{shown}”.\n", pace_s)
+    yield from _say("I have played nothing. Say “help” to see what I do.\n", pace_s)
 
 
 def _help(_: float, pace_s: float) -> Turn:

@@ -12,19 +12,30 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
-from turnkeeper.core.errors import INTERNAL, SHUTTING_DOWN, Fenced, StoreDown, TurnkeeperError
-from turnkeeper.core.events import Event, RunEnded, encode
+from turnkeeper.core.errors import (
+    INTERNAL,
+    SHUTTING_DOWN,
+    UNKNOWN_RUN,
+    Fenced,
+    StoreDown,
+    TurnkeeperError,
+)
+from turnkeeper.core.events import Event, RunEnded, RunStarted
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
 from turnkeeper.core.signals import Broken, Exited, Gone, Group
 from turnkeeper.core.step import Step
-from turnkeeper.ports import Agent, Batch, Clock, EventStore, OutOfOrder
+from turnkeeper.ports import Agent, Batch, Clock, EventStore
+from turnkeeper.runtime import journal
 from turnkeeper.runtime.fanout import Fanout
+from turnkeeper.runtime.inbox import Ask, Inbox
+from turnkeeper.runtime.journal import PAUSE_MAX_S, PAUSE_S
 from turnkeeper.runtime.supervisor import Supervisor
+from turnkeeper.runtime.waiters import Waiters
 
 log = logging.getLogger("turnkeeper.session")
 
@@ -34,11 +45,11 @@ PAUSE_AT = 2048
 OUTAGE_S = 10.0
 """A store that fails for this long is down: agents are ended and callers refused."""
 
+RESCUES_MAX = 3
+"""After this many mistakes in a row the actor gives in, and the session is read anew."""
+
 SPARE_S = 5.0
 """What a stop may take over its ladder before it is no longer waited for."""
-
-PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
-"""How long to wait before the store is tried again, at first and at most."""
 
 _DEATH = frozenset({Exited, Gone})
 
@@ -55,20 +66,14 @@ class Surroundings:
     fanout: Fanout
     reload: Callable[[], Awaitable[Machine]]
     post: Callable[[ChildEffect], None]
-    closed: Callable[[str], None]
+    closed: Callable[[str, bool], None]
 
 
-@dataclass(slots=True)
-class _Ask:
-    command: c.Command
-    answer: asyncio.Future[c.Reply] | None = None
+class Closed(TurnkeeperError):
+    """This actor has let go of its session, and has not taken what was asked."""
 
-
-@dataclass(slots=True)
-class _Inbox:
-    groups: list[Group] = field(default_factory=list)
-    asks: list[_Ask] = field(default_factory=list)
-    signals: int = 0
+    def __init__(self, session: str) -> None:
+        super().__init__(SHUTTING_DOWN, f"session {session} is being closed")
 
 
 class SessionActor:
@@ -76,22 +81,25 @@ class SessionActor:
 
     def __init__(self, machine: Machine, epoch: int, around: Surroundings) -> None:
         self.machine = machine
+        self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._around = around
-        self._inbox = _Inbox()
+        self._inbox = Inbox()
         self._paused = False
         self._down = False
-        self._unrecorded: list[str] = []
+        self._unrecorded: str | None = None
+        self._unsettled = False
+        self._rescues = 0
         self._closing = False
         self._storing: list[Event] = []
         self._storing_since = 0.0
         self._guard: asyncio.TimerHandle | None = None
-        self._answering: Sequence[_Ask] = ()
+        self._answering: Sequence[Ask] = ()
         self._idle: asyncio.Future[None] | None = None
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._fired_out = False
-        self._waiters: dict[str, list[asyncio.Future[Outcome]]] = {}
+        self._waiters = Waiters()
         limits = machine.policy.limits
         self._supervisor = Supervisor(around.agent, machine.state, limits, self.hear)
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +107,7 @@ class SessionActor:
     # What others may do ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task = self._loop.create_task(self._work())
 
     def hear(self, group: Group) -> None:
         """What a link has read. Returns at once."""
@@ -114,23 +122,24 @@ class SessionActor:
     async def ask(self, command: c.Command) -> c.Reply:
         """The answer, once what it speaks of is stored; or the refusal, raised."""
         if self._closing or self._task is None:
-            raise TurnkeeperError(SHUTTING_DOWN, f"session {self.machine.state.id} is closing")
+            raise Closed(self._id)
         if self._down:
             raise StoreDown
-        answer: asyncio.Future[c.Reply] = asyncio.get_running_loop().create_future()
-        self._inbox.asks.append(_Ask(command, answer))
+        answer: asyncio.Future[c.Reply] = self._loop.create_future()
+        self._inbox.asks.append(Ask(command, answer))
         self._ring()
         return await answer
 
     async def wait_ended(self, run: str) -> Outcome:
         """The outcome of a run that this session knows."""
-        ended = self.machine.state.ended.get(run)
-        storing = any(x.run == run and isinstance(x.data, RunEnded) for x in self._storing)
-        if ended is not None and not storing:
-            return ended
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(run, []).append(waiter)
-        return await waiter
+        if self._closing:
+            raise Closed(self._id)
+        state = self.machine.state
+        if not state.knows(run) and not self._unsettled:
+            raise TurnkeeperError(UNKNOWN_RUN, f"session {self._id} has no run {run}")
+        if run in state.ended and not self._unsettled:
+            return state.ended[run]
+        return await self._waiters.wait(run)
 
     @property
     def outlives_server(self) -> bool:
@@ -146,20 +155,24 @@ class SessionActor:
     async def retire(self, *, queued_too: bool) -> None:
         """Start nothing more, and end what runs, to the last process; what waits only if asked."""
         self.machine.holding = True
-        if queued_too:
-            for message in self.machine.state.queued():
+        while True:
+            run = self.machine.state.active
+            if run is not None:
+                self._idle = self._loop.create_future()
+                await self.ask(c.StopRun(run=run.id, reason="shutdown"))
+                await self._idle
+            waiting = self.machine.state.queued() if queued_too else []
+            if not waiting and self.machine.state.active is None and not self._unsettled:
+                return
+            for message in waiting:
                 await self.ask(c.StopRun(run=message.run, reason="shutdown"))
-        run = self.machine.state.active
-        if run is not None:
-            self._idle = asyncio.get_running_loop().create_future()
-            await self.ask(c.StopRun(run=run.id, reason="shutdown"))
-            await self._idle
+            await self.ask(c.Check())
 
     async def close(self) -> None:
         """Let go: nothing more is written; an agent in custody goes on."""
         self._closing = True
         task, self._task = self._task, None
-        self._let_go()
+        self._let_go(Closed(self._id))
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -170,41 +183,56 @@ class SessionActor:
         try:
             await self._settle(self.machine.resume(self._around.clock.now()), [])
             while True:
-                if not self._inbox.groups and not self._inbox.asks:
+                if self._inbox.groups or self._inbox.asks:
+                    await asyncio.sleep(0)
+                else:
                     await self._sleep()
                 await self._look()
         except Fenced as fenced:
             log.warning("%s", fenced)
-            self._give_in()
+            self._give_in(fenced=True)
         except Exception:
-            log.exception("session %s cannot go on here; it is read again when asked for", self._id)
-            self._give_in()
+            log.exception("session %s cannot go on; it is read again", self._id)
+            self._give_in(fenced=False)
 
     async def _look(self) -> None:
         """One look at the world. Before a clock or a stop counts, what is readable is read."""
         if self._inbox.asks:
             self._supervisor.poll()
-        inbox, self._inbox = self._inbox, _Inbox()
+        inbox, self._inbox = self._inbox, Inbox()
         commands = [ask.command for ask in inbox.asks]
+        self._unsettled = True
         try:
             step = self.machine.step(inbox.groups, commands, self._around.clock.now())
+            await self._settle(step, inbox.asks)
+        except Fenced:
+            raise
         except Exception as fault:
             await self._rescue(fault, inbox.asks)
-            return
-        await self._settle(step, inbox.asks)
+        else:
+            self._rescues = 0
+        self._unsettled = False
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
             self._supervisor.resume()
 
-    async def _rescue(self, fault: Exception, asks: Sequence[_Ask]) -> None:
+    async def _rescue(self, fault: Exception, asks: Sequence[Ask]) -> None:
         """A mistake of ours must not cost the session: back to the log, and this run ends."""
         log.error("session %s is read again from its log", self._id, exc_info=fault)
+        self._rescues += 1
+        if self._rescues > RESCUES_MAX:
+            raise fault
         for ask in asks:
-            _answer(ask, TurnkeeperError(INTERNAL, f"this could not be done: {fault!r}"))
+            ask.settle(TurnkeeperError(INTERNAL, f"this could not be done: {fault!r}"))
         holding = self.machine.holding
         self.machine = await self._reload()
         self.machine.holding = holding
         self._supervisor.adopt(self.machine.state)
+        self._around.fanout.announce(self._id, self.machine.state.seq)
+        ended = self.machine.state.ended
+        for run in self._waiters.runs():
+            if run in ended:
+                self._waiters.tell(run, ended[run])
         await self._settle(self.machine.resume(self._around.clock.now()), [])
         self._fail_run(f"Turnkeeper made a mistake: {fault!r}")
 
@@ -213,23 +241,24 @@ class SessionActor:
         while True:
             try:
                 return await self._around.reload()
-            except StoreDown:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, PAUSE_MAX_S)
+            except Exception:
+                log.exception("the log of session %s cannot be read; again in a moment", self._id)
+                self._supervisor.kill_all()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
-    async def _settle(self, step: Step, asks: Sequence[_Ask]) -> None:
+    async def _settle(self, step: Step, asks: Sequence[Ask]) -> None:
         """Append first; then show, act and answer."""
         self._answering = asks
         if step.events:
-            self._storing = step.events
             await self._append(step.events)
-            self._storing = []
-            self.machine.stored(step, self._around.clock.now())
+            if step.effects:
+                self.machine.stored(step, self._around.clock.now())
             self._around.fanout.publish(self.machine.state.id, step.events)
         for effect in step.effects:
             self._do(effect)
         for ask, reply in zip(asks, step.replies, strict=True):
-            _answer(ask, reply)
+            ask.settle(reply)
         self._answering = ()
         for event in step.events:
             if type(event.data) is RunEnded:
@@ -247,54 +276,28 @@ class SessionActor:
     def _told(self, event: Event, data: RunEnded) -> None:
         outcome = data.outcome
         log.info("run %s %s/%s %s", event.run, outcome.kind, outcome.reason, outcome.detail)
-        for waiter in self._waiters.pop(event.run or "", []):
-            if not waiter.done():
-                waiter.set_result(outcome)
+        self._waiters.tell(event.run or "", outcome)
 
     # The store -------------------------------------------------------------------------------
 
-    async def _append(self, events: Sequence[Event]) -> None:
-        """Until it is stored. A store that said no may have stored it all the same: look first."""
-        store, state = self._around.store, self.machine.state
-        batch = Batch(state.id, self._epoch, events, state.unfinished)
-        loop = asyncio.get_running_loop()
-        self._storing_since = loop.time()
+    async def _append(self, events: list[Event]) -> None:
+        self._storing, self._storing_since = events, self._loop.time()
         if self._guard is None:
-            self._guard = loop.call_later(OUTAGE_S, self._watch_store)
-        pause_s = PAUSE_S
-        while True:
-            try:
-                await store.append(batch)
-                break
-            except (StoreDown, OutOfOrder) as trouble:
-                if await self._is_stored(batch, trouble):
-                    break
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+            self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
+        batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished)
+        await journal.append(self._around.store, batch)
+        self._storing = []
         if self._down:
-            self._recover(loop.time() - self._storing_since)
-
-    async def _is_stored(self, batch: Batch, trouble: Exception) -> bool:
-        first = batch.events[0].seq
-        try:
-            found = await self._around.store.read(batch.session, first - 1, len(batch.events))
-        except StoreDown:
-            return False
-        if [encode(event) for event in found] == [encode(event) for event in batch.events]:
-            return True
-        if isinstance(trouble, OutOfOrder):
-            raise Fenced(batch.session, batch.epoch) from trouble
-        return False
+            self._recover(self._loop.time() - self._storing_since)
 
     def _watch_store(self) -> None:
         """An append that fails or hangs for too long is an outage; one lazy timer watches."""
         self._guard = None
         if not self._storing or self._down:
             return
-        loop = asyncio.get_running_loop()
-        left_s = self._storing_since + OUTAGE_S - loop.time()
+        left_s = self._storing_since + OUTAGE_S - self._loop.time()
         if left_s > 0:
-            self._guard = loop.call_later(left_s, self._watch_store)
+            self._guard = self._loop.call_later(left_s, self._watch_store)
         else:
             self._give_up()
 
@@ -302,17 +305,20 @@ class SessionActor:
         """The store is down: no agent goes on unrecorded, no caller waits for ever."""
         log.error("the store has failed for %s s; session %s is held", OUTAGE_S, self._id)
         self._down = True
-        self._unrecorded = self._supervisor.kill_all()
+        run = self.machine.state.active
+        begun_now = [x.run for x in self._storing if isinstance(x.data, RunStarted)]
+        self._unrecorded = run.id if run is not None and run.id not in begun_now else None
+        self._supervisor.kill_all()
         held, self._inbox.asks = self._inbox.asks, []
         for ask in (*self._answering, *held):
-            _answer(ask, StoreDown("it has not answered for some time"))
+            ask.settle(StoreDown("it has not answered for some time"))
 
     def _recover(self, after_s: float) -> None:
         """It works again: the run that could not be recorded ends as what it was. One that was to
         start meanwhile has lost nothing."""
         self._down = False
-        process = self.machine.state.process
-        if process is not None and process.name in self._unrecorded:
+        run = self.machine.state.active
+        if run is not None and run.id == self._unrecorded:
             self._fail_run(f"the store could not be written for {after_s:.0f} s")
 
     def _fail_run(self, told: str) -> None:
@@ -333,11 +339,8 @@ class SessionActor:
             wake.set_result(None)
 
     async def _sleep(self) -> None:
-        self._wake = asyncio.get_running_loop().create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
+        self._wake = self._loop.create_future()
+        await self._wake
 
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""
@@ -351,43 +354,31 @@ class SessionActor:
             self._timer.cancel()
             self._timer = None
         if due < math.inf:
-            self._timer = asyncio.get_running_loop().call_at(due, self._fired)
+            self._timer = self._loop.call_at(due, self._fired)
 
     def _fired(self) -> None:
         self._timer = None
         self._fired_out = True
-        if self.machine.next_at() > asyncio.get_running_loop().time():
+        if self.machine.next_at() > self._loop.time():
             self._arm()
             return
-        self._inbox.asks.append(_Ask(c.Check()))
+        self._inbox.asks.append(Ask(c.Check()))
         self._ring()
 
-    def _give_in(self) -> None:
-        """Not ours any more, or not to be mended: nobody may wait for us."""
+    def _give_in(self, *, fenced: bool) -> None:
+        """Not ours any more, or not to be mended here: nobody may wait for us."""
         self._closing = True
-        self._let_go()
-        self._around.closed(self._id)
+        if not fenced:
+            self._supervisor.kill_all()
+        self._let_go(Fenced(self._id, self._epoch) if fenced else Closed(self._id))
+        self._around.closed(self._id, fenced)
 
-    def _let_go(self) -> None:
+    def _let_go(self, told: TurnkeeperError) -> None:
         for timer in (self._timer, self._guard):
             if timer is not None:
                 timer.cancel()
         self._supervisor.detach()
-        closing = TurnkeeperError(SHUTTING_DOWN, f"session {self._id} is closing")
-        asks, self._inbox = self._inbox.asks, _Inbox()
+        asks, self._inbox = self._inbox.asks, Inbox()
         for ask in (*self._answering, *asks):
-            _answer(ask, closing)
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(closing)
-        self._waiters.clear()
-
-
-def _answer(ask: _Ask, reply: c.Reply | TurnkeeperError) -> None:
-    if ask.answer is None or ask.answer.done():
-        return
-    if isinstance(reply, TurnkeeperError):
-        ask.answer.set_exception(reply)
-    else:
-        ask.answer.set_result(reply)
+            ask.settle(told)
+        self._waiters.fail(told)

@@ -119,6 +119,7 @@ class Fanout:
         self._store = store
         self._behind_max = behind_max
         self._tails: dict[str, _Tail] = {}
+        self._closed = False
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
         """A watcher that gets everything after the cursor `after`."""
@@ -131,6 +132,8 @@ class Fanout:
             watcher.close()
             raise
         watcher.joined()
+        if self._closed:
+            watcher.end()
         return watcher
 
     def publish(self, session: str, events: Sequence[Event]) -> None:
@@ -138,12 +141,23 @@ class Fanout:
         tail = self._tails.get(session)
         if tail is None:
             return
+        if tail.events and tail.events[-1].seq + 1 != events[0].seq:
+            tail.events.clear()
         tail.events.extend(events)
         tail.head = max(tail.head, events[-1].seq)
         for watcher in list(tail.watchers):
             watcher.woken(tail.head, self._behind_max)
             if watcher.is_cut:
                 tail.watchers.remove(watcher)
+
+    def announce(self, session: str, head: int) -> None:
+        """There may be more in the log than was published."""
+        tail = self._tails.get(session)
+        if tail is not None and head > tail.head:
+            tail.events.clear()
+            tail.head = head
+            for watcher in tail.watchers:
+                watcher.woken(head, self._behind_max)
 
     async def page(self, session: str, after: int) -> list[Event]:
         return await self._store.read(session, after, PAGE_EVENTS)
@@ -158,6 +172,7 @@ class Fanout:
 
     def close(self) -> None:
         """Nothing more will be published: everyone may read to the end."""
+        self._closed = True
         for tail in self._tails.values():
             for watcher in tail.watchers:
                 watcher.end()

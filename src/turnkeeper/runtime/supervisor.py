@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import get_args
+
+import msgspec
 
 from turnkeeper.core import effects as f
 from turnkeeper.core.limits import Limits
-from turnkeeper.core.signals import AgentSignal, Broken, Gone, Group
+from turnkeeper.core.signals import AgentSignal, Broken, Gone, Group, Text, Thinking
 from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Link, Opening, Sink
+
+REPORTABLE = frozenset(get_args(AgentSignal))
 
 log = logging.getLogger("turnkeeper.supervisor")
 
@@ -31,6 +36,8 @@ class Supervisor:
         self._limits = limits
         self._sink = sink
         self._links: dict[str, Link] = {}
+        self._gone: set[str] = set()
+        """Those that were gone before their link was in our hands."""
         self._detached = False
 
     def do(self, effect: ProcessEffect) -> None:
@@ -51,12 +58,10 @@ class Supervisor:
     def resume(self) -> None:
         self._each(lambda link: link.resume())
 
-    def kill_all(self) -> list[str]:
-        """Nothing may go on that cannot be recorded. Gives the names of what is killed."""
-        processes = list(self._links)
-        for process in processes:
+    def kill_all(self) -> None:
+        """Nothing may go on that cannot be recorded."""
+        for process in list(self._links):
             self.do(f.Kill(process))
-        return processes
 
     def adopt(self, state: Session) -> None:
         """The state was read again from the log; the processes are the same."""
@@ -71,19 +76,25 @@ class Supervisor:
         match effect:
             case f.Open(fresh=True):
                 opening = self._opening(effect.process, effect.run, effect.conversation)
-                self._links[effect.process] = self._agent.open(opening, self._hear)
+                self._hold(effect.process, self._agent.open(opening, self._hear))
             case f.Reattach() if effect.process in self._links:
                 pass
             case f.Reattach():
                 opening = self._opening(effect.process, effect.run, self._state.conversation)
-                link = self._agent.reattach(opening, effect.pos, self._hear)
-                self._links[effect.process] = link
+                self._hold(effect.process, self._agent.reattach(opening, effect.pos, self._hear))
             case _:
                 link_or_none = self._links.get(effect.process)
                 if link_or_none is None:
                     self._report(effect.process, Gone())
                 else:
                     _on_link(link_or_none, effect)
+
+    def _hold(self, process: str, link: Link) -> None:
+        """Hold a link, unless it has already said that nothing is left of its process."""
+        if process in self._gone:
+            self._gone.discard(process)
+        else:
+            self._links[process] = link
 
     def _opening(self, process: str, run: str, conversation: str | None) -> Opening:
         state = self._state
@@ -94,8 +105,15 @@ class Supervisor:
     def _hear(self, group: Group) -> None:
         if self._detached:
             return
-        if any(isinstance(signal, Gone) for signal in group.signals):
-            self._links.pop(group.process, None)
+        for i, signal in enumerate(group.signals):
+            wrong = _wrong(signal)
+            if wrong is not None:
+                told = Broken("internal", f"its driver reported what cannot be: {wrong}")
+                heard = (*group.signals[:i], told)
+                group = Group(group.process, group.run, heard, group.pos)
+                break
+            if type(signal) is Gone and self._links.pop(group.process, None) is None:
+                self._gone.add(group.process)
         self._sink(group)
 
     def _report(self, process: str, signal: AgentSignal) -> None:
@@ -109,6 +127,21 @@ class Supervisor:
             except Exception as fault:
                 log.exception("the driver of %s failed", process)
                 self._report(process, Broken("internal", f"its driver failed: {fault!r}"))
+
+
+def _wrong(signal: AgentSignal) -> str | None:
+    """What is wrong with a signal that could not be stored or explained; the usual ones fast."""
+    kind = type(signal)
+    try:
+        if kind is Text or kind is Thinking:
+            signal.text.encode()  # type: ignore[union-attr]
+        elif kind in REPORTABLE:
+            msgspec.json.decode(msgspec.json.encode(signal), type=kind)
+        else:
+            return f"{signal!r} is not a signal"
+    except (AttributeError, TypeError, ValueError) as fault:
+        return f"{kind.__name__} ({fault})"
+    return None
 
 
 def _on_link(link: Link, effect: f.Open | f.Write | f.Sweep | f.Terminate | f.Kill) -> None:

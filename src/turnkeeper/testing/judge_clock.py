@@ -45,7 +45,7 @@ class ClockJudge:
 
     def busy(self, run: RunRec, at: float) -> None:
         if run.phase == "tool":
-            run.since_before, run.since, run.stalled = run.since, at, False
+            run.since, run.stalled = at, False
 
     def came_back(self, book: Book, at: float) -> None:
         """A new server: silence counts from now, and what was not taken is written again."""
@@ -99,11 +99,12 @@ class ClockJudge:
         elif reason in ("deadline", "ceiling", "queue") or book.trouble_until <= run.since:
             case.on_time("P10", book, due, at, f"{run.id} timed out by {reason}")
         silence = self._silence(run)[0] == reason and reason != "write"
-        if silence and book.trouble_until <= run.since:
+        if silence and book.trouble_until <= run.since <= at + EPS_S:
             case.expect("P10", run.stalled, f"{run.id} timed out by {reason} without a warning")
 
     def _due(self, run: RunRec, reason: str, at: float) -> float | None:
-        """When that clock ran out, by what was known at `at`."""
+        """When that clock ran out, by what was known at `at`. A sign of work that came while the
+        decision was being stored came too late to count."""
         limits = run.limits
         if reason == "queue":
             waited_until = max(run.accepted_at + limits.queue_s, run.queued_at)
@@ -114,12 +115,13 @@ class ClockJudge:
             proc = self._case.proc(run)
             if proc is None or not limits.write_s:
                 return None
-            written, known_at = proc.late_taken
-            pending = [*proc.untaken_since.values(), *([written] if known_at > at else [])]
+            later = [written for written, known_at in proc.takings if known_at > at]
+            pending = [*proc.untaken_since.values(), *later]
             return min(pending) + limits.write_s if pending else None
         clock, budget_s = self._silence(run)
-        since = run.since if run.since <= at + EPS_S else run.since_before
-        return since + budget_s if clock == reason and budget_s else None
+        if run.since > at + EPS_S:
+            return at
+        return run.since + budget_s if clock == reason and budget_s else None
 
     def _date(self, run: RunRec, reason: str) -> float | None:
         dates = []
@@ -138,6 +140,8 @@ class ClockJudge:
             "P10", (fact.clock, fact.budget_s) == (clock, budget_s) and bool(budget_s),
             f"{run.id} stalls by {fact.clock} in phase {run.phase}",
         )  # fmt: skip
+        if run.since > at + EPS_S:
+            return
         half = run.since + budget_s / 2
         case.expect(
             "P10", at >= half - EPS_S, f"{run.id} stalls at {at:.3f} s, half is {half:.3f} s"

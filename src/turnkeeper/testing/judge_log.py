@@ -92,18 +92,19 @@ class LogJudge:
             book.steered[data.message] = (data.run, data, event.seq, at)
             if active is not None:
                 active.observed = active.observed or bool(active.outputs)
+                active.urgency = min(active.urgency, RANK[data.priority])
             return
         case.expect("P4", data.run not in case.runs, f"run {data.run} is accepted twice")
         rec = RunRec(
             data.run, book.name, data.message, data.text, RANK[data.priority], event.seq, at,
             dict(data.limits), data.parent,
         )  # fmt: skip
-        self._wait(book, rec)
+        self._wait(book, rec, at)
         if active is not None and active.decision is None:
             self._make_way(book, active, rec, data)
 
-    def _wait(self, book: Book, rec: RunRec) -> None:
-        rec.queued_at = self._case.now()
+    def _wait(self, book: Book, rec: RunRec, at: float) -> None:
+        rec.queued_at = at
         rec.limits = book.limits_for(rec.patch)
         self._case.runs[rec.id] = book.waiting[rec.id] = rec
         parent = self._case.runs.get(rec.parent.run) if rec.parent is not None else None
@@ -113,12 +114,13 @@ class LogJudge:
                 rec.stops.append("parent_ended")
 
     def _make_way(self, book: Book, active: RunRec, rec: RunRec, data: e.MessageAccepted) -> None:
-        background = active.rank == RANK["background"] and rec.rank == RANK["person"]
+        urgency = min(active.urgency, active.rank)
+        background = urgency == RANK["background"] and rec.rank == RANK["person"]
         if background:
             if active.preemptions < PREEMPTIONS_MAX:
                 active.stops.append("preempted")
                 book.must_make_way = active
-        elif data.when_busy == "interrupt" and rec.rank <= active.rank:
+        elif data.when_busy == "interrupt" and rec.rank <= urgency:
             active.stops.append("superseded")
             book.must_make_way = active
 
@@ -137,7 +139,7 @@ class LogJudge:
             )  # fmt: skip
         else:
             rec = self._again(book, event, data, previous)
-        self._wait(book, rec)
+        self._wait(book, rec, event.at - WALL_AT_START)
 
     def _again(self, book: Book, event: e.Event, data: e.RunRequeued, previous: RunRec) -> RunRec:
         case = self._case
@@ -257,7 +259,9 @@ class LogJudge:
             bound = run.limits.drain_s + run.limits.term_s
             bound += max(SETTLE_S, proc.kill_s + SETTLE_S if proc is not None else 0.0)
             since = max(run.decision.at, run.acted_at, book.back_at)
-            self._case.on_time("P3", book, since + bound, at, f"{run.id} was cleaned up")
+            away = book.trouble_until + SETTLE_S if book.trouble_until > since else 0.0
+            due = max(since + bound, away)
+            self._case.on_time("P3", book, due, at, f"{run.id} was cleaned up")
         book.active, book.previous = None, run
 
     def _process_ended(self, book: Book, event: e.Event, data: e.ProcessEnded) -> None:
@@ -356,7 +360,7 @@ class LogJudge:
         reason = data.outcome.reason
         case.expect("P11", reason != "preempted" or bool(run.requeued) or "stopped" in run.stops
                     or "parent_ended" in run.stops or "superseded" in run.stops
-                    or "shutdown" in run.stops,
+                    or book.closing,
                     f"{run.id} was preempted and its message is not queued again")  # fmt: skip
         wrong = run.requeued == "preempted" and reason != "preempted"
         wrong = wrong or (run.requeued == "lost" and data.outcome.kind.value != "lost")

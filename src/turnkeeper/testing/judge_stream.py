@@ -106,7 +106,8 @@ class StreamJudge:
         elif what == "Exited":
             true = proc is not None and proc.died_at is not None
         else:
-            true = proc is None or bool(proc.broken)
+            ours = self._case.long_outage or run.id in self._case.raised
+            true = proc is None or bool(proc.broken) or ours
         self._case.expect("P7", true, f"late {what} of {run.id} is not what its agent did")
 
     def boundary(self, run: RunRec, *kinds: type[s.Signal]) -> s.AgentSignal | None:
@@ -123,9 +124,11 @@ class StreamJudge:
         proc.consumed += 1
         return found.signal
 
-    def said_next(self, run: RunRec) -> s.AgentSignal | None:
+    def said_next(self, run: RunRec, by: float = float("inf")) -> s.AgentSignal | None:
+        """What it said next in this run, if that was whole by then."""
         found = _next(self._case.proc(run))
-        return found.signal if found is not None and found.run == run.id else None
+        known = found is not None and found.run == run.id and found.at <= by + EPS_S
+        return found.signal if found is not None and known else None
 
     def nothing_unread(self, run: RunRec, at: float) -> None:
         """Before a clock, a stop or an exit ends a run, all that is readable has been read."""

@@ -92,11 +92,12 @@ class TruthJudge:
 
     def _cancelled(self, book: Book, run: RunRec, decision: Decision) -> None:
         told = f"{run.id} is cancelled/{decision.reason}, and nobody asked for that"
-        self._case.expect("P3", decision.reason in run.stops, told)
+        asked = decision.reason in run.stops or (decision.reason == "shutdown" and book.closing)
+        self._case.expect("P3", asked, told)
 
     def _at_boundary(self, run: RunRec, decision: Decision, cleanup: str | None) -> None:
         """A fact that is told first wins over the agent's failure, never over its answer."""
-        word = self._stream.said_next(run)
+        word = self._stream.said_next(run, decision.at)
         broken = decision.reason == "write" and isinstance(word, s.Failed | s.Aborted)
         if cleanup == "sweep" or broken:
             self._stream.boundary(run, s.Failed, s.Aborted)

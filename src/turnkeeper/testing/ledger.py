@@ -88,8 +88,8 @@ class Proc:
     written: dict[int, Intent] = field(default_factory=dict)
     taken: dict[int, Intent] = field(default_factory=dict)
     untaken_since: dict[int, float] = field(default_factory=dict)
-    late_taken: tuple[float, float] = (0.0, 0.0)
-    """When the last frame that was taken was written, and when its taking was known."""
+    takings: list[tuple[float, float]] = field(default_factory=list)
+    """When a frame that was taken was written, and when its taking was known."""
     banned: bool = False
     lost: bool = False
     """Its custodian is gone."""
@@ -135,8 +135,6 @@ class RunRec:
     process: str = ""
     phase: str = "queued"
     since: float = 0.0
-    since_before: float = 0.0
-    """What `since` was before the last sign of work."""
     stalled: bool = False
     tools: dict[str, None] = field(default_factory=dict)
     open: dict[str, Asked] = field(default_factory=dict)
@@ -145,6 +143,8 @@ class RunRec:
     stops: list[str] = field(default_factory=list)
     """Why it was asked to stop, and by whom: only true requests."""
     decision: Decision | None = None
+    urgency: int = 9
+    """The highest class that steered it."""
     acted_at: float = 0.0
     """When the decision was stored: only then it can be acted on."""
     outcome: Outcome | None = None
@@ -183,6 +183,8 @@ class Book:
     child_ends: dict[str, e.ChildEnded] = field(default_factory=dict)
     process: str = ""
     trouble_until: float = 0.0
+    closing: bool = False
+    """Its server is being shut down, and its agent does not outlive that."""
     back_at: float = 0.0
     """When a server last took it up: what it was doing, it does again from there."""
     must_make_way: RunRec | None = None

@@ -45,6 +45,8 @@ class Oracle(Witness):
         self.on_child: Callable[[str, Spawn], None] = lambda run, spawn: None
         self._live_state = live_state
         self._shadows: dict[str, Session] = {}
+        self._frames: dict[str, int] = {}
+        """By process: the last frame that the log calls for."""
         self._sent: dict[tuple[str, str], tuple[str, c.Accepted]] = {}
         self._waited: dict[str, Outcome] = {}
 
@@ -69,13 +71,15 @@ class Oracle(Witness):
     def _fold(self, shadow: Session, event: Event) -> None:
         try:
             apply(shadow, decode(encode(event)))
+            if shadow.process is not None:
+                self._frames[shadow.process.name] = shadow.process.frames
         except (ValueError, KeyError, AssertionError) as fault:
             self.case.blame("fold", f"the log cannot be read at {event.seq}: {fault!r}")
 
     def claimed(self, session: str) -> None:
         book = self.case.books[session]
         self.trouble(session, self.case.now())
-        book.back_at = self.case.now()
+        book.back_at, book.closing = self.case.now(), False
         self.log.clock.came_back(book, self.case.now())
 
     def trouble(self, session: str | None, until: float) -> None:
@@ -113,8 +117,7 @@ class Oracle(Witness):
         proc = self.case.procs.get(process)
         if proc is None:
             return
-        state = self._shadows[proc.session].process
-        stored = state is not None and state.name == process and frame <= state.frames
+        stored = frame <= self._frames.get(process, 0)
         told = f"frame {frame} was written to {process} before that was stored"
         self.case.expect("P4", stored, told)
         self.log.stream.was_written(self.case.books[proc.session], process, frame, intent)
@@ -140,7 +143,7 @@ class Oracle(Witness):
             case s.Taken():
                 since = proc.untaken_since.pop(signal.frame, None)
                 if since is not None:
-                    proc.late_taken = (since, self.case.now())
+                    proc.takings.append((since, self.case.now()))
             case s.Broken():
                 proc.broken.add(signal.reason)
                 if signal.reason == "output_limit":

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
+
+from turnkeeper.core import signals as s
 from turnkeeper.core.limits import Limits
 from turnkeeper.testing import plan as p
+from turnkeeper.testing.aimed import aim
 from turnkeeper.testing.faults import StoreFault
-from turnkeeper.testing.script import Emit, Script, Spawn
+from turnkeeper.testing.script import Emit, Pause, Script, Spawn
 from turnkeeper.testing.scripter import make_script
 
 PROFILES = (
     "calm", "people", "stops", "clocks", "ladder", "approvals", "steering", "children", "store",
-    "kills", "dead keepers", "watchers", "nodes", "starts", "mixed", "mixed",
+    "kills", "dead keepers", "watchers", "nodes", "starts", "preemption", "aimed", "aimed",
+    "restarts", "mixed", "mixed",
 )  # fmt: skip
 
 MOMENTS = (
@@ -62,15 +67,16 @@ class _Maker:
             latency_s=r.choice((0.0, 0.0, 0.001, 0.01)),
             behind_max=r.choice((3, 8, 8192)) if self._is("watchers", "mixed") else 8192,
             queue_max=r.choice((2, 100, 100, 100)),
-            output_max_bytes=r.choice((1500, 20_000, 20_000, 20_000)),
+            output_max_bytes=r.choice((1500, 200_000, 200_000, 200_000)),
             ending=r.choice(("close", "kill")),
         )  # fmt: skip
 
     def _agents(self) -> tuple[p.AgentPlan, ...]:
-        safe = self._is("kills") or self._may(0.75)
+        safe = self._is("kills") or self._may(0.4 if self._is("restarts") else 0.75)
         return tuple(
             p.AgentPlan(
-                name=name, outlives_server=safe or i == 1, interrupt=self._may(0.85),
+                name=name, outlives_server=safe or i == 1,
+                interrupt=self._is("aimed") or self._may(0.85),
                 steer=self._is("steering") or self._may(0.7), resume=self._may(0.8),
             )
             for i, name in enumerate(("ada", "bob"))
@@ -86,20 +92,29 @@ class _Maker:
         return p.SessionPlan(name=f"s{index}", agent=agent, limits=limits)
 
     def _limits(self) -> Limits:
-        r = self._r
+        r, polite = self._r, self._is("aimed")
         return Limits(
             startup_s=r.choice((1.0, 2.0)), write_s=r.choice((0.8, 1.5)),
             first_output_s=r.choice((2.0, 4.0)), idle_s=r.choice((2.0, 5.0)),
             tool_s=r.choice((2.5, 6.0)), approval_s=r.choice((1.0, 4.0)),
-            ceiling_s=r.choice((15.0, 25.0)), drain_s=r.choice((0.0, 0.5, 1.0, 1.0)),
-            term_s=r.choice((0.0, 0.4, 1.0, 1.0)), orphan_s=8.0,
+            ceiling_s=r.choice((15.0, 25.0)),
+            drain_s=r.choice((0.5, 1.0) if polite else (0.0, 0.5, 1.0, 1.0)),
+            term_s=r.choice((0.4, 1.0) if polite else (0.0, 0.4, 1.0, 1.0)), orphan_s=8.0,
         )  # fmt: skip
 
     # What people do --------------------------------------------------------------------------
 
     def _actions(self, sessions: tuple[p.SessionPlan, ...]) -> list[p.AnyAction]:
         names = [session.name for session in sessions]
-        sends = [self._send(self._r.choice(names), names) for _ in range(self._how_many_sends())]
+        if self._is("aimed"):
+            aimed = aim(self._r)
+            self._scripts.update(aimed.scripts)
+            return aimed.actions
+        if self._is("preemption"):
+            sends = self._crowd(names[0])
+        else:
+            many = range(self._how_many_sends())
+            sends = [self._send(self._r.choice(names), names) for _ in many]
         actions: list[p.AnyAction] = list(sends)
         actions += self._stops(sends, names)
         actions += self._replies(names)
@@ -110,7 +125,7 @@ class _Maker:
         return actions
 
     def _how_many_sends(self) -> int:
-        if self._is("people", "steering"):
+        if self._is("people", "steering", "restarts"):
             return self._r.randint(4, 8)
         return self._r.randint(1, 4) if self._is("calm", "starts") else self._r.randint(2, 5)
 
@@ -126,8 +141,6 @@ class _Maker:
         return text
 
     def _with_children(self, script: Script, others: list[str], names: list[str]) -> Script:
-        import msgspec
-
         session = self._r.choice(others)
         steps = list(script.steps)
         for _ in range(self._r.choice((1, 1, 2))):
@@ -140,7 +153,7 @@ class _Maker:
         r = self._r
         key = f"k{r.randint(1, 4)}-{self._texts + 1}" if self._may(0.4) else None
         text = self._text(session, names)
-        dense = self._is("people", "steering", "stops")
+        dense = self._is("people", "steering", "stops", "restarts")
         return p.Send(
             at=round(r.uniform(0, 2.0 if dense else 6.0), 3),
             session=session, text=text,
@@ -154,6 +167,29 @@ class _Maker:
             conflict=key is not None and self._may(0.3),
         )  # fmt: skip
 
+    def _crowd(self, session: str) -> list[p.Send]:
+        """Background work, and people who come again and again."""
+        r = self._r
+        sends = [self._send(session, [session]) for _ in range(r.randint(1, 2))]
+        for send in sends:
+            script = self._scripts[send.text][0]
+            chatter = tuple(plain(s.Text(f"{send.text}-{n} ")) for n in range(40))
+            steps = [step for one in chatter for step in (one, Pause(0.2))]
+            whole = msgspec.structs.replace(script, steps=(*steps, plain(s.Finished())))
+            self._scripts[send.text] = (whole,)
+        found = [
+            msgspec.structs.replace(send, at=0.0, priority="background", limits={})
+            for send in sends
+        ]
+        at = 0.3
+        for _ in range(r.randint(3, 6)):
+            self._texts += 1
+            text = f"t{self._texts}"
+            self._scripts[text] = (Script(steps=(plain(s.Finished(text=text)),)),)
+            found.append(p.Send(at=round(at, 3), session=session, text=text))
+            at += r.uniform(0.2, 1.5)
+        return found
+
     def _message_limits(self) -> dict[str, float]:
         limits: dict[str, float] = {}
         r, often = self._r, 0.25 if self._is("clocks", "mixed", "people") else 0.08
@@ -162,7 +198,8 @@ class _Maker:
             ("idle_s", 0.2, 1.0), ("tool_s", 0.3, 1.5), ("startup_s", 0.1, 0.6),
             ("write_s", 0.1, 0.5), ("approval_s", 0.1, 1.0), ("ceiling_s", 1.0, 30.0),
         ):  # fmt: skip
-            if self._may(often):
+            dated = key == "deadline_s" and self._is("kills", "dead keepers", "starts", "restarts")
+            if self._may(0.4 if dated else often):
                 limits[key] = 0.0 if self._may(0.1) else round(r.uniform(low, high), 3)
         return limits
 
@@ -222,7 +259,12 @@ class _Maker:
                 live = self._may(0.9) if self._is("kills") else self._may(0.3)
                 down_s = r.choice((0.0, 0.1, 0.5, 2.0, 9.0))
                 found.append(p.Kill(keepers_live=live, down_s=down_s, **self._when(names)))  # type: ignore[arg-type]
-        if self._may(0.25 if self._is("kills", "mixed") else 0.06):
+        if self._is("restarts"):
+            for at in (r.uniform(0.5, 2.0), r.uniform(2.5, 5.0)):
+                down_s = r.choice((0.1, 0.5, 1.5))
+                both = (p.Close(at=at, down_s=down_s), p.Kill(at=at, down_s=down_s))
+                found.append(r.choice(both))
+        elif self._may(0.25 if self._is("kills", "mixed") else 0.06):
             found.append(p.Close(down_s=r.choice((0.1, 1.0)), **self._when(names)))  # type: ignore[arg-type]
         return found
 
@@ -249,5 +291,6 @@ class _Maker:
         return found
 
 
-def plain(*signals: object) -> Emit:
-    return Emit(signals)  # type: ignore[arg-type]
+def plain(*signals: s.AgentSignal) -> Emit:
+    """One whole line."""
+    return Emit(signals)

@@ -13,6 +13,8 @@ from turnkeeper.core import signals as s
 from turnkeeper.testing import script as t
 
 Steps = list[t.AnyStep]
+FLOOD = 2100
+"""More signals at once than a session takes in before it stops reading."""
 
 ALIVE: tuple[s.AgentSignal, ...] = (s.Heartbeat(), s.Conversation("c-told"))
 """What an agent says that has no news but its conversation's name."""
@@ -149,6 +151,8 @@ class _Writer:
             self._emit(s.Withdrawn("q-none")), self._emit(s.ToolEnded("none")),
             self._emit(s.ToolProgress("none", "?")),
         ]  # fmt: skip
+        if self._may(0.02):
+            return [t.Emit((s.Heartbeat(),) * FLOOD), self._text()]
         return [self._r.choice(steps)]
 
     def _tool(self) -> Steps:
@@ -248,6 +252,9 @@ class _Writer:
     def _after_all(self) -> Steps:
         """It does not know when to stop."""
         found = self._chatter() + self._after_the_end()
+        for _ in range(self._r.randint(0, 4)):
+            ends = (self._emit(s.Failed("late")), self._emit(s.Aborted()), self._result())
+            found.insert(self._r.randint(0, len(found)), self._r.choice(ends))
         if self._may(0.4):
             found.append(t.Garbage())
         elif self._may(0.3):

@@ -16,7 +16,8 @@ from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.state import Session
 from turnkeeper.core.step import Trace
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.testing.faults import FaultyStore, Server, agents_of
 from turnkeeper.testing.ledger import Case
 from turnkeeper.testing.scripted import ScriptedAgent
@@ -143,10 +144,7 @@ class Servers:
         self._note("server", "is shut down")
         self._up.clear()
         for book in self._case.books.values():
-            if not book.outlives:
-                for run in (book.active,):
-                    if run is not None:
-                        run.stops.append("shutdown")
+            book.closing = not book.outlives
         await self._owned(server, dispatcher.close())
         if server.alive:
             self.kill(keepers_live=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
@@ -218,16 +219,32 @@ def _show(command: str, violation: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m turnkeeper.testing.simulator")
-    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on how many cores")
+    at_least_0, at_least_1 = _number_from(0), _number_from(1)
+    parser.add_argument("--seeds", type=at_least_1, default=1000, help="how many seeds")
+    parser.add_argument("--first", type=at_least_0, default=0, help="the first seed")
     parser.add_argument(
-        "--sweep", type=int, default=SCENARIOS, help="with how many seeds a kill at every append"
+        "--jobs", type=at_least_1, default=os.cpu_count() or 1, help="on how many cores"
     )
-    parser.add_argument("--replay", type=int, help="show this one seed, shortened")
+    parser.add_argument(
+        "--sweep",
+        type=at_least_0,
+        default=SCENARIOS,
+        help="with how many seeds a kill at every append",
+    )
+    parser.add_argument("--replay", type=at_least_0, help="show this one seed, shortened")
     parser.add_argument("--kill", help="with --replay: a kill more, such as 17:after:dead")
     parser.add_argument("--verbose", action="store_true", help="with --replay: not shortened")
     return parser
+
+
+def _number_from(least: int) -> Callable[[str], int]:
+    def number(given: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", given) or int(given) < least:
+            told = f"{given!r} is not allowed: give a whole number from {least} on"
+            raise argparse.ArgumentTypeError(told)
+        return int(given)
+
+    return number
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from turnkeeper.core.outcome import Outcome
 from turnkeeper.custody.client import Custodian
 from turnkeeper.drivers.registry import make_agent
 from turnkeeper.ports import Agent
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 
 WAIT_S = 60.0

@@ -18,7 +18,8 @@ from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits
 from turnkeeper.custody.client import Custodian
 from turnkeeper.drivers.registry import make_agent
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 
 SESSION = "s_1"
 

@@ -24,7 +24,8 @@ from turnkeeper.drivers.chat import ChatAgent, ChatOptions
 from turnkeeper.drivers.chat_apis import ApiName
 from turnkeeper.drivers.tools import Toolbox
 from turnkeeper.ports import Agent
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 from turnkeeper.testing.model import Exchange, LoopbackModel
 

@@ -16,7 +16,8 @@ from tests.process.custody.linecodec import LineAgent
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits, Moment
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
 
 WAIT_S = 30.0

@@ -116,12 +116,45 @@ def test_a_running_run_shows_which_clock_is_next() -> None:
     ]
 
 
-def test_an_ended_run_shows_its_outcome_and_no_clock() -> None:
+def test_a_run_whose_tree_is_being_ended_shows_its_outcome_and_the_ladders_clock() -> None:
     drive = Drive()
     run = drive.to(Phase.TERMINATING)
     shown = drive.look(run)
+    assert shown.state == "ended"
+    assert [clock.clock for clock in shown.clocks] == ["term"]
+    assert shown.outcome is not None
+
+
+def test_a_closed_run_shows_its_outcome_and_no_clock() -> None:
+    drive = Drive()
+    run = drive.to(Phase.TERMINATING)
+    drive.clean_up()
+    shown = drive.look(run)
     assert (shown.state, shown.clocks) == ("ended", ())
-    assert shown.outcome == drive.outcome(run)
+
+
+def test_a_queued_run_shows_the_queues_clock() -> None:
+    drive = Drive()
+    drive.to(Phase.WORKING)
+    queued = drive.send("later", limits={"queue_s": 7.0})
+    assert [(x.clock, x.in_s, x.budget_s) for x in drive.look(queued.run).clocks] == [
+        ("queue", 7.0, 7.0)
+    ]
+
+
+def test_a_question_shows_when_it_expires() -> None:
+    drive = Drive()
+    run = drive.to(Phase.APPROVAL)
+    assert "approval" in [clock.clock for clock in drive.look(run).clocks]
+
+
+def test_heartbeats_without_progress_are_named_in_the_diagnosis() -> None:
+    drive = Drive()
+    run = drive.to(Phase.WORKING)
+    drive.hear(s.Heartbeat())
+    drive.tick(drive.machine.policy.limits.idle_s + 1)
+    drive.clean_up()
+    assert "alive without progress (heartbeat" in drive.outcome(run).detail
 
 
 def test_a_queued_run_shows_its_position() -> None:

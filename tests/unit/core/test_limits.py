@@ -285,8 +285,17 @@ def test_a_huge_value_is_shown_cut_short() -> None:
 # Who may say what --------------------------------------------------------------------------------
 
 
-def test_the_upper_level_wins_for_every_key_but_the_ceiling() -> None:
-    for key in set(LIMIT_KEYS) - {"ceiling_s"}:
+@pytest.mark.parametrize("rung", ["drain_s", "term_s", "orphan_s"])
+def test_a_message_can_make_a_stop_faster_but_never_slower(rung: str) -> None:
+    base = Limits(**{rung: 7.0})
+    assert getattr(overlay(base, {rung: 3.0}), rung) == 3.0
+    assert getattr(overlay(base, {rung: 0.0}), rung) == 0.0
+    assert getattr(overlay(base, {rung: 100.0}), rung) == 7.0
+    assert getattr(overlay(base, {rung: 100.0}, operator=True), rung) == 100.0
+
+
+def test_the_upper_level_wins_for_every_key_that_is_not_the_operators() -> None:
+    for key in set(LIMIT_KEYS) - {"ceiling_s", "drain_s", "term_s", "orphan_s"}:
         for value in (0.0, 1.0, 100_000.0):
             assert getattr(overlay(Limits(), {key: value}), key) == value
 

@@ -68,7 +68,7 @@ def test_an_empty_message_is_refused() -> None:
 def test_a_full_queue_refuses_visibly_with_the_position_and_drops_nothing() -> None:
     drive = Drive(policy(queue_max=3))
     runs = [drive.send().run for _ in range(4)]
-    with pytest.raises(TurnkeeperError, match="3 messages waiting") as refused:
+    with pytest.raises(TurnkeeperError, match="3 person messages waiting") as refused:
         drive.send()
     assert refused.value.entry is QUEUE_FULL
     assert refused.value.entry.http == 429

@@ -96,9 +96,26 @@ def test_a_request_is_understood_however_it_is_spelled(text: str) -> None:
     assert "Say one of these" in said(text).text
 
 
-@pytest.mark.parametrize("text", ["help me with my taxes", "stall 5", "exit now", "tools"])
+@pytest.mark.parametrize("text", ["help me with my taxes", "ask me", "think about it", "tools"])
 def test_a_sentence_that_only_looks_like_a_request_is_echoed(text: str) -> None:
     assert f"You said: “{text}”" in said(text).text
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("tool abc", "“tool” takes a number of seconds (0 to 999999) after it, or nothing"),
+        ("build 99999999999", "“build” takes a number of seconds (0 to 999999)"),
+        ("long -3", "“long” takes a number of words (0 to 999999)"),
+        ("exit now", "“exit” takes an exit code (0 to 999999)"),
+        ("stall 5", "“stall” takes nothing after it"),
+    ],
+)
+def test_a_request_with_a_nonsense_number_is_told_what_it_takes(text: str, takes: str) -> None:
+    told = said(text).text
+    assert takes in told
+    assert f"you said “{text.rpartition(' ')[2]}”" in told
+    assert "I have played nothing" in told
 
 
 def test_a_number_says_how_much() -> None:

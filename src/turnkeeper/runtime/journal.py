@@ -1,0 +1,44 @@
+"""Writing one session's log, until it is written.
+
+Decides when an append counts as stored. It must not know what the events mean. Invariant: a batch
+is stored once or never: a store that said no may have stored it all the same, so its log is
+compared before it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from turnkeeper.core.errors import Fenced, StoreDown
+from turnkeeper.core.events import encode
+from turnkeeper.ports import Batch, EventStore, OutOfOrder
+
+PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
+"""How long to wait before the store is tried again, at first and at most."""
+
+
+async def append(store: EventStore, batch: Batch) -> None:
+    """Until it is stored. Raises `Fenced` if the log goes on without us."""
+    pause_s = PAUSE_S
+    while True:
+        try:
+            return await store.append(batch)
+        except (StoreDown, OutOfOrder) as trouble:
+            if await is_stored(store, batch, trouble):
+                return None
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+
+async def is_stored(store: EventStore, batch: Batch, trouble: Exception) -> bool:
+    """Whether the log has exactly these events where they belong."""
+    first = batch.events[0].seq
+    try:
+        found = await store.read(batch.session, first - 1, len(batch.events))
+    except StoreDown:
+        return False
+    if [encode(event) for event in found] == [encode(event) for event in batch.events]:
+        return True
+    if isinstance(trouble, OutOfOrder):
+        raise Fenced(batch.session, batch.epoch) from trouble
+    return False

@@ -1,0 +1,255 @@
+"""The living sessions of this server: at most one actor each, read from its log when it is needed.
+
+Decides who is loaded and who is read again. It must not know what is asked of a session. Invariant:
+two callers of one session meet the same actor; a session whose actor could not go on is read again
+by itself, unless another server has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from turnkeeper.core import commands as c
+from turnkeeper.core.errors import (
+    SHUTTING_DOWN,
+    UNKNOWN_AGENT,
+    UNKNOWN_RUN,
+    UNKNOWN_SESSION,
+    Fenced,
+    StoreDown,
+    TurnkeeperError,
+)  # fmt: skip
+from turnkeeper.core.fold import fold
+from turnkeeper.core.outcome import Outcome
+from turnkeeper.core.session import Machine
+from turnkeeper.core.state import Session, message_of
+from turnkeeper.core.step import Trace
+from turnkeeper.ports import Agent, Clock, EventStore, Ids
+from turnkeeper.runtime.actor import ChildEffect, Closed, SessionActor, Surroundings
+from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout
+
+log = logging.getLogger("turnkeeper.sessions")
+
+PAGE_EVENTS = 2048
+WHERE_MAX = 100_000
+
+Errand = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What the runtime stands on."""
+
+    store: EventStore
+    clock: Clock
+    ids: Ids
+    agents: Mapping[str, Agent]
+    policies: Mapping[str, c.Policy]
+    trace: Trace | None = None
+    behind_max: int = BEHIND_MAX
+
+
+class Sessions:
+    """Everybody who is alive here."""
+
+    def __init__(self, ports: Ports, fanout: Fanout, post: Callable[[ChildEffect], None]) -> None:
+        self._ports = ports
+        self._fanout = fanout
+        self._post = post
+        self._actors: dict[str, asyncio.Task[SessionActor]] = {}
+        self._where: dict[str, str] = {}
+        self._errands: set[asyncio.Task[None]] = set()
+        self.closing = False
+
+    async def take_up(self) -> None:
+        """Every session in which something still has to happen. One that cannot be taken up does
+        not keep the others from it."""
+        for session in await self._ports.store.unfinished():
+            try:
+                await self.actor(session)
+            except TurnkeeperError as refused:
+                log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
+
+    async def ask(self, session: str, command: c.Command, create: str | None = None) -> c.Reply:
+        """The answer of that session's actor; a new one, if it let go just now."""
+        while True:
+            actor = await self.actor(session, create)
+            try:
+                reply = await actor.ask(command)
+            except Closed:
+                self._check_open()
+                await asyncio.sleep(0)
+                continue
+            if isinstance(reply, c.Accepted):
+                self._note(reply.message, session)
+            return reply
+
+    async def wait_ended(self, session: str, run: str) -> Outcome:
+        """The outcome of that run, however often its session has to be read again."""
+        while True:
+            actor = await self.actor(session)
+            try:
+                return await actor.wait_ended(run)
+            except TurnkeeperError as refused:
+                if refused.entry is not SHUTTING_DOWN:
+                    raise
+                self._check_open()
+                await asyncio.sleep(0)
+
+    async def of_run(self, run: str) -> str:
+        """The session of a run: of one that is alive here, or of one in the store."""
+        known = self._where.get(message_of(run))
+        if known is not None:
+            return known
+        session = await self._ports.store.session_of(run)
+        if session is None:
+            raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
+        self._note(message_of(run), session)
+        return session
+
+    def agent(self, name: str) -> Agent:
+        agent = self._ports.agents.get(name)
+        if agent is None:
+            names = ", ".join(sorted(self._ports.agents)) or "none"
+            told = f"there is no agent {name!r}; there are: {names}"
+            raise TurnkeeperError(UNKNOWN_AGENT, told, agent=name)
+        return agent
+
+    async def actor(self, session: str, create: str | None = None) -> SessionActor:
+        """The one actor of that session, read from its log if it is not alive."""
+        self._check_open()
+        task = self._actors.get(session)
+        if task is None or (task.done() and not _loaded(task)):
+            task = asyncio.ensure_future(self._load(session, create))
+            task.add_done_callback(_retrieve)
+            self._actors[session] = task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                self._check_open()
+            raise
+
+    def if_loaded(self, session: str) -> SessionActor | None:
+        """The living actor of that session, for whoever wants to look at its state."""
+        task = self._actors.get(session)
+        return task.result() if task is not None and _loaded(task) else None
+
+    async def drop_unborn(self, session: str) -> None:
+        """A session that was never made leaves nothing behind."""
+        actor = self.if_loaded(session)
+        if actor is not None and not actor.machine.state.seq:
+            self._actors.pop(session, None)
+            await actor.close()
+
+    def errand(self, errand: Errand) -> None:
+        """Something that has to be carried to another session, however long its store is down."""
+        task = asyncio.ensure_future(_persist(errand))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def close(self, *, queued_too: bool, within_s: float | None) -> None:
+        """Nobody comes alive after this; see `Dispatcher.close`."""
+        self.closing = True
+        loading = [task for task in self._actors.values() if not task.done()]
+        for task in loading:
+            task.cancel()
+        if loading:
+            await asyncio.wait(loading)
+        actors = [task.result() for task in self._actors.values() if _loaded(task)]
+        doomed = [actor for actor in actors if queued_too or not actor.outlives_server]
+        if doomed:
+            bound_s = max(actor.ladder_s for actor in doomed) if within_s is None else within_s
+            retiring = [asyncio.ensure_future(x.retire(queued_too=queued_too)) for x in doomed]
+            for task_ in retiring:
+                task_.add_done_callback(_retrieve)
+            _, late = await asyncio.wait(retiring, timeout=bound_s)
+            for task_ in late:
+                task_.cancel()
+        for errand in list(self._errands):
+            errand.cancel()
+        for actor in actors:
+            await actor.close()
+        self._actors.clear()
+
+    def _check_open(self) -> None:
+        if self.closing:
+            raise TurnkeeperError(SHUTTING_DOWN, "this Turnkeeper is closed")
+
+    def _note(self, message: str, session: str) -> None:
+        if len(self._where) >= WHERE_MAX:
+            self._where.clear()
+        self._where[message] = session
+
+    async def _load(self, session: str, create: str | None) -> SessionActor:
+        try:
+            head = await self._ports.store.head(session)
+            if head == 0 and create is None:
+                raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
+            epoch = await self._ports.store.claim(session)
+            machine = await self._read(session, create)
+            around = Surroundings(
+                self._ports.store, self._ports.clock, self.agent(machine.policy.agent),
+                self._fanout, lambda: self._read(session, create), self._post, self._let_go,
+            )  # fmt: skip
+            actor = SessionActor(machine, epoch, around)
+            actor.begin()
+        except BaseException:
+            self._actors.pop(session, None)
+            raise
+        active = machine.state.active
+        for message in [*machine.state.queued(), *([active.message] if active else [])]:
+            self._note(message.id, session)
+        return actor
+
+    async def _read(self, session: str, create: str | None) -> Machine:
+        store, state = self._ports.store, Session(session)
+        while events := await store.read(session, state.seq, PAGE_EVENTS):
+            fold(events, state)
+        name = state.agent or create or ""
+        policy = self._ports.policies.get(name, c.Policy())
+        abilities = self.agent(name).abilities
+        policy = msgspec.structs.replace(policy, agent=name, abilities=abilities)
+        return Machine(state, policy, self._ports.trace)
+
+    def _let_go(self, session: str, fenced: bool) -> None:
+        """An actor could not go on. If the session is still ours, it is read again at once."""
+        self._actors.pop(session, None)
+        if not fenced and not self.closing:
+
+            async def revive() -> None:
+                await self.actor(session)
+
+            self.errand(revive)
+
+
+async def _persist(errand: Errand) -> None:
+    pause_s = 0.1
+    while True:
+        try:
+            return await errand()
+        except (StoreDown, Fenced):
+            pass
+        except TurnkeeperError as refused:
+            log.info("nothing to do there: %s", refused)
+            return None
+        except Exception:
+            log.exception("an errand between sessions failed, and is tried again")
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, 5.0)
+
+
+def _loaded(task: asyncio.Task[SessionActor]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Whoever waits for it is told; nobody waiting is no fault."""
+    if not task.cancelled():
+        task.exception()
