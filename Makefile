@@ -12,7 +12,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-agents check bench sim diagram format clean force
+.PHONY: help setup run test test-agents check bench sim diagram conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -39,7 +39,7 @@ test: $(READY) ## Run all tests
 
 test-agents: $(READY) ## Install the real agent programs and test with them, offline
 	@$(BIN)/python -m tests.agents.install
-	sh scripts/offline $(BIN)/python -m pytest -m agents tests $(ARGS)
+	sh scripts/offline $(BIN)/python -m pytest -n auto --dist worksteal -m agents tests $(ARGS)
 
 check: $(READY) ## Check format, lint, types and tidiness
 	$(BIN)/ruff format --check .
@@ -56,6 +56,15 @@ sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 diagram: $(READY) ## Make the reference pages of the run's table and of the events anew
 	$(BIN)/python -m scripts.diagram
 	$(BIN)/python -m scripts.events_page
+
+conformance: $(READY) ## Play every scenario with every driver, and make the page of it anew
+	@$(BIN)/python -m tests.agents.install
+	@rm -f .agents/results
+	TURNKEEPER_RESULTS=$(CURDIR)/.agents/results \
+		$(BIN)/python -m pytest -q -n auto tests/conformance/drivers
+	TURNKEEPER_RESULTS=$(CURDIR)/.agents/results sh scripts/offline \
+		$(BIN)/python -m pytest -q -n 2 -m agents tests/conformance/drivers
+	$(BIN)/python -m scripts.conformance_page .agents/results
 
 format: $(READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 import turnkeeper
-from scripts import diagram, events_page
+from scripts import conformance_page, diagram, events_page
+from tests.conformance.drivers.case import CASES
+from tests.conformance.drivers.scenarios import SCENARIOS
 from tests.tidy.source import REPO
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.events import FACTS, Event, OutputText, ToolProgressFact, decode, encode
@@ -113,3 +115,18 @@ def test_a_limit_with_another_default_is_seen() -> None:
         "idle_s": 60.0,
         "queue_s": 0.0,
     }
+
+
+def test_every_driver_and_every_scenario_has_its_cell_in_the_conformance_table() -> None:
+    """What came of it is for the suite to say; that nothing is left out can be seen here."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in conformance_page.PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    titles = [title.split()[0] for row in rows if row[0] == "scenario" for title in row[1:]]
+    assert sorted(titles) == sorted(CASES), "run `make conformance`"
+    told = [row for row in rows if row[0] != "scenario"]
+    assert [row[0] for row in told] == [*SCENARIOS, *SCENARIOS], "run `make conformance`"
+    legal = re.compile(r"✓( [a-z])?|– \d+")
+    assert [row for row in told if not all(legal.fullmatch(cell) for cell in row[1:])] == []

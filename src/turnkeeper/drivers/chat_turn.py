@@ -109,6 +109,8 @@ class Turn:
                 self._forget()
             return chat_errors.of_failure(failure, self._api, self._means.key)
         if trouble is not None:
+            if self._heard_nothing():
+                self._forget()  # it is to be sent again
             return trouble
         assert self._stop is not None, "a stream without an error has an end"
         reason = self._stop.reason

@@ -274,6 +274,8 @@ class AcpCodec(RpcCodec):
         said = read(asking, params)
         if said is None:
             return False
+        if ref in self._asked:
+            return True
         self._asked[ref] = said
         if self._over or self._cancelled:
             self._owed.append(self._cancel_question(ref))

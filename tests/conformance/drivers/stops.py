@@ -44,10 +44,16 @@ async def mid_tool(b: Bench) -> str | None:
     await b.wait_closed(run)
     assert living_with(token) == [], "the tool and all its children are dead"
     await check_next_turn(b)
+    if any(late.what == "Exited" for late in await b.of(run, e.Late)):
+        return "exits by itself when it is stopped there; its command is ended"
     ended = (await b.of(run, e.RunEnded))[0]
     if ended.cleanup != "sweep":
         return f"{STUBBORN}, with its command"
-    return "says that it stopped while its command still runs; that is ended" if left else None
+    return (
+        "was seen to say that it stopped while its command still ran; that is ended"
+        if left
+        else None
+    )
 
 
 @scenario("cancel mid-approval")

@@ -122,6 +122,16 @@ async def test_nonsense_from_the_other_end_is_named(answer: bytes, ending: str, 
         outcome = await bench.turn("hello")
         assert told(outcome) == ending
         assert words in outcome.detail
+        assert remembered(bench) == [], "it is to be sent again, and then it is told once"
+
+
+def remembered(bench: Bench) -> list[dict[str, object]]:
+    actor = bench.dispatcher.actor_if_loaded(bench.session)
+    assert actor is not None
+    assert isinstance(bench.agent, ChatAgent)
+    memory = bench.agent.recall(actor.machine.state.conversation or "")
+    assert memory is not None
+    return memory.items
 
 
 @in_loop
