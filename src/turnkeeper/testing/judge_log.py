@@ -27,9 +27,7 @@ from turnkeeper.testing.ledger import (
 )  # fmt: skip
 from turnkeeper.testing.virtual import WALL_AT_START
 
-AFTER_THE_END = (
-    e.Late, e.AttemptEscalated, e.AttemptEnded, e.ProcessEnded, e.ChildEnded,
-)  # fmt: skip
+AFTER_THE_END = (e.Late, e.AttemptEscalated, e.AttemptEnded, e.ProcessEnded, e.ChildEnded)
 SETTLE_S = 1.0
 """What P3 grants beyond drain_s and term_s."""
 
@@ -381,15 +379,13 @@ class LogJudge:
 
     def _context_lost(self, book: Book, event: e.Event, data: e.ContextLostFact) -> None:
         run = self._active(book, event)
-        proc = self._case.proc(run)
-        lost = proc is not None and proc.contexts_lost > 0
+        lost = (proc := self._case.proc(run)) is not None and proc.contexts_lost > 0
         self._case.expect("P2", lost, f"{run.process} did not lose its context")
 
     def _conversation(self, book: Book, event: e.Event, data: e.ConversationFact) -> None:
         run = self._active(book, event)
-        proc = self._case.proc(run)
-        told = proc is not None and data.conversation in proc.conversations
-        self._case.expect("P2", told, f"{run.process} did not name {data.conversation}")
+        told = (proc := self._case.proc(run)) and data.conversation in proc.conversations
+        self._case.expect("P2", bool(told), f"{run.process} did not name {data.conversation}")
 
     # Children --------------------------------------------------------------------------------
 
