@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.conformance.drivers.case import PLAYED, Case, Setup
 from tests.process.custody.harness import empty, living_with, wait_nursery_gone
@@ -27,9 +27,14 @@ from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.custody.client import Custodian
 from turnkeeper.drivers.registry import make_agent
+<<<<<<< HEAD
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
+=======
+from turnkeeper.ports import Agent, Link, Opening, Sink
+from turnkeeper.runtime.dispatcher import Dispatcher, Ports
+>>>>>>> 4e6191a087378915da7c9e5cda06bf75298d6c19
 from turnkeeper.store.memory import MemoryStore
 
 WAIT_S = 60.0
@@ -64,6 +69,8 @@ class Bench:
         self.store = MemoryStore()
         self.session = ""
         self._answered: set[str] = set()
+        self.before_sweep: Callable[[], None] = lambda: None
+        """Called when the agent has said that its turn is over, and nothing is done yet."""
 
     async def open(self) -> None:
         """A server on this store. The session is made once."""
@@ -80,7 +87,23 @@ class Bench:
 
     def agent(self) -> Agent:
         spec = {**self.setup.spec, "sample_s": 0.2}
-        return make_agent("it", spec, lambda: self.custodian)[0]
+        agent, _ = make_agent("it", spec, lambda: self.custodian)
+        opened: Any = agent.open
+
+        def open_watched(opening: Opening, sink: Sink) -> Link:
+            link: Any = opened(opening, sink)
+            swept = link.sweep
+
+            def sweep() -> None:
+                self.before_sweep()
+                swept()
+
+            link.sweep = sweep
+            watched: Link = link
+            return watched
+
+        agent.open = open_watched  # type: ignore[method-assign]
+        return agent
 
     async def close(self, *, kill: bool = True) -> None:
         """The server goes; with `kill`, so do its agents."""

@@ -38,9 +38,10 @@ async def mid_tool(b: Bench) -> str | None:
     command, token = b.tree()
     run = await b.send(b.tool(command))
     await b.wait_file(run, f"up-{token}")
+    left: list[int] = []
+    b.before_sweep = lambda: left.extend(living_with(token))
     await b.stop(run)
     assert ending(await b.wait_end(run)) == STOPPED
-    left = len(living_with(token))
     await b.wait_closed(run)
     assert living_with(token) == [], "the tool and all its children are dead"
     await check_next_turn(b)
@@ -50,7 +51,7 @@ async def mid_tool(b: Bench) -> str | None:
     if ended.cleanup != "sweep":
         return f"{STUBBORN}, with its command"
     return (
-        "was seen to say that it stopped while its command still ran; that is ended"
+        "says that it stopped before its command and all its children are dead; they are ended"
         if left
         else None
     )
