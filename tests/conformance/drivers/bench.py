@@ -27,14 +27,9 @@ from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.custody.client import Custodian
 from turnkeeper.drivers.registry import make_agent
-<<<<<<< HEAD
-from turnkeeper.ports import Agent
+from turnkeeper.ports import Agent, Link, Opening, Sink
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
-=======
-from turnkeeper.ports import Agent, Link, Opening, Sink
-from turnkeeper.runtime.dispatcher import Dispatcher, Ports
->>>>>>> 4e6191a087378915da7c9e5cda06bf75298d6c19
 from turnkeeper.store.memory import MemoryStore
 
 WAIT_S = 60.0

@@ -165,9 +165,9 @@ async def test_a_process_is_taken_up_where_the_last_hold_stopped_reading(tmp_pat
         again.write("1", b"one\n")  # resent, dropped, and said to be taken
         again.write("2", b"two\n")
         await second.wait_output(b"two\n")
-        assert second.of("taken") == [("taken", "1"), ("taken", "2")]
         again.kill()
         await second.wait_gone()
+    assert second.of("taken") == [("taken", "1"), ("taken", "2")]
     assert (bytes(first.output), bytes(second.output)) == (b"one\n", b"two\n")
     assert second.end == 8
     assert not first.of("gone"), "a hold that was let go hears no more"
@@ -294,7 +294,8 @@ async def test_no_signal_is_ignored_or_blocked_when_an_agent_begins(tmp_path: Pa
         )
         await witness.wait_gone()
     told = dict(line.split(":\t") for line in witness.output.decode().splitlines())
-    assert int(told["SigIgn"], 16) == int(told["SigBlk"], 16) == 0
+    of_the_c_library = 0b11 << 31
+    assert int(told["SigIgn"], 16) & ~of_the_c_library == int(told["SigBlk"], 16) == 0
     ours = procfs.read("/proc/self/status").decode()
     assert f"Umask:\t{told['Umask']}\n" in ours
 
