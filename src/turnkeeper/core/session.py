@@ -55,14 +55,15 @@ class Machine:
         step = self._new_step(now)
         endings: list[Ending] = []
         rest = self._hear(step, groups, endings)
-        self._take(step, rest)
-        early = self._weigh(step, commands, endings)
-        self._commit(step, endings)
-        while rest:
-            rest = self._hear(step, rest, endings)
+        if endings or commands:
+            self._take(step, rest)
+            early = self._weigh(step, commands, endings)
             self._commit(step, endings)
-        for command in commands:
-            step.replies.append(self._obey(step, command, early))
+            while rest:
+                rest = self._hear(step, rest, endings)
+                self._commit(step, endings)
+            for command in commands:
+                step.replies.append(self._obey(step, command, early))
         self._schedule(step)
         return step
 

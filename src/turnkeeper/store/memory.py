@@ -37,18 +37,21 @@ class MemoryStore:
         if batch.epoch != self._epochs.get(session):
             raise Fenced(session, batch.epoch)
         log = self._logs.setdefault(session, [])
-        for expected, event in enumerate(batch.events, len(log) + 1):
-            if event.seq != expected:
-                raise OutOfOrder(f"event {event.seq} does not follow {expected - 1}")
-        ends = [event.run or "" for event in batch.events if type(event.data) is RunEnded]
-        if ends:
-            if len(set(ends)) != len(ends) or not self._ended.isdisjoint(ends):
-                raise OutOfOrder(f"one of {', '.join(ends)} would end twice")
-            self._ended.update(ends)
-        log.extend(batch.events)
+        head, begun, ended = len(log), {}, set()
         for event in batch.events:
-            if type(event.data) in _BEGINNINGS:
-                self._runs[event.run or ""] = session
+            head += 1
+            if event.seq != head:
+                raise OutOfOrder(f"event {event.seq} does not follow {head - 1}")
+            kind, run = type(event.data), event.run or ""
+            if kind is RunEnded:
+                if run in ended or run in self._ended:
+                    raise OutOfOrder(f"{run} would end twice")
+                ended.add(run)
+            elif kind in _BEGINNINGS:
+                begun[run] = session
+        log.extend(batch.events)
+        self._runs.update(begun)
+        self._ended.update(ended)
         if batch.unfinished:
             self._unfinished[session] = None
         else:
