@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
-import time
+import threading
 
 from turnkeeper import SyncTurn, Turn
 
@@ -45,6 +44,5 @@ def holds_the_gil(turn: SyncTurn) -> str:
 
 async def blocks_its_loop(turn: Turn) -> str:
     await turn.say("here I go")
-    time.sleep(3600)  # noqa: ASYNC251
-    await asyncio.sleep(0)
+    threading.Event().wait()
     return "never"
