@@ -31,6 +31,9 @@ T = TypeVar("T")
 SHELL = ("/bin/sh", "-c", 'exec /bin/sh -c "$1" </dev/null 2>&1', "sh")
 CAPS = Caps(backlog_bytes=4 * MIB, output_bytes=256 * MIB)
 SAMPLE_S = 5.0
+QUIET_LOOKS = 2
+"""A process shows no environment while it becomes another program: one look proves nothing."""
+
 KILL_STEP_S = 0.02
 TAG = "TURNKEEPER_TOOL"
 READ_BYTES = 64 * 1024
@@ -214,7 +217,10 @@ async def _run_bare(command: str, place: Place) -> Result:
             await process.wait()
     except asyncio.CancelledError:
         cancelled = True
-    while left := _left_of(process, mark):
+    quiet = 0
+    while quiet < QUIET_LOOKS:
+        left = _left_of(process, mark)
+        quiet = 0 if left else quiet + 1
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signals.SIGKILL)
