@@ -369,7 +369,7 @@ class Machine:
                 end_queued(step, message, submit.expired(step, message))
 
     def _start(self, step: Step, message: Message) -> None:
-        limits = submit.limits_of(step, message)
+        limits = submit.limits_for(self.policy, self.state, message)
         not_after = message.parent.not_after if message.parent is not None else None
         dates = step.live.queue.pop(message.run, [])
         step.emit(e.RunStarted(message.id, limits, not_after), message.run)

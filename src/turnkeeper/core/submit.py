@@ -111,11 +111,6 @@ def _make_way(step: Step, run: Run, command: c.Send) -> Ending | None:
 # The queue's clock ---------------------------------------------------------------------------
 
 
-def limits_of(step: Step, message: Message) -> Limits:
-    """The operator's limits, the session's on top, the message's on top of that."""
-    return limits_for(step.policy, step.state, message)
-
-
 def limits_for(policy: c.Policy, state: Session, message: Message) -> Limits:
     """The operator's limits, the session's on top, the message's on top of that."""
     return overlay(overlay(policy.limits, state.limits), message.limits)

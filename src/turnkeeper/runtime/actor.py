@@ -379,6 +379,8 @@ class SessionActor:
                 timer.cancel()
         self._supervisor.detach()
         asks, self._inbox = self._inbox.asks, Inbox()
-        for ask in (*self._answering, *asks):
+        for ask in self._answering:
+            ask.settle(TurnkeeperError(told.entry, f"{told.what}; this may have been stored"))
+        for ask in asks:
             ask.settle(told)
         self._waiters.fail(told)
