@@ -14,8 +14,19 @@ import msgspec
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.core.effects import Intent
-from turnkeeper.core.events import Event
+from turnkeeper.core.events import Event, encode
 from turnkeeper.core.limits import Limits, Moment
+from turnkeeper.core.records import (
+    ApprovalPage,
+    ApprovalQuery,
+    ApprovalRecord,
+    RunPage,
+    RunQuery,
+    RunRecord,
+    SessionPage,
+    SessionQuery,
+    SessionRecord,
+)
 from turnkeeper.core.signals import Group
 
 
@@ -104,12 +115,24 @@ class Agent(Protocol):
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Events that belong together, in order, and whether the session is then unfinished."""
+    """Events that belong together, in order, and whether the session is then unfinished. `lines`
+    are the same events encoded, for stores and watchers that need them so."""
 
     session: str
     epoch: int
     events: Sequence[Event]
     unfinished: bool
+    lines: Sequence[bytes] = ()
+
+    def encoded(self) -> Sequence[bytes]:
+        return self.lines or [encode(event) for event in self.events]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A session's state after the event `seq`, as `core.snapshot` made it."""
+
+    seq: int
+    state: bytes
 
 
 class EventStore(Protocol):
@@ -125,6 +148,9 @@ class EventStore(Protocol):
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         """The events after `after`, at most `limit` of them."""
 
+    async def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
+        """The same events as `read`, as they were encoded."""
+
     async def head(self, session: str) -> int:
         """The last event's number; 0 for an unknown session."""
 
@@ -133,6 +159,35 @@ class EventStore(Protocol):
 
     async def session_of(self, run: str) -> str | None:
         """The session that a run belongs to."""
+
+    # A help for long logs: what is lost of it costs time and nothing else.
+
+    async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
+        """Keep this instead of the snapshot before it. `Fenced` if the epoch is over."""
+
+    async def load(self, session: str) -> Snapshot | None:
+        """The last snapshot, if there is one."""
+
+    # What can be listed: always what the logs say, for it is written with them.
+
+    async def sessions(self, query: SessionQuery) -> SessionPage: ...
+
+    async def runs(self, query: RunQuery) -> RunPage: ...
+
+    async def approvals(self, query: ApprovalQuery) -> ApprovalPage: ...
+
+    async def session(self, session: str) -> SessionRecord | None: ...
+
+    async def run(self, run: str) -> RunRecord | None: ...
+
+    async def approval(self, approval: str) -> ApprovalRecord | None: ...
+
+
+class Observer(Protocol):
+    """Whoever counts and times what happens here. It must be quick, and its faults are its own."""
+
+    def stored(self, agent: str, events: Sequence[Event], took_s: float) -> None:
+        """These events of one session are now in its log; storing them took that long."""
 
 
 class OutOfOrder(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.agents.a2a import Remote, remote_agent
-from turnkeeper.drivers.http import HttpClient, HttpRequest
+from turnkeeper.net.http import HttpClient, HttpRequest
 
 pytestmark = pytest.mark.agents
 HEADERS = {"Content-Type": "application/json", "A2A-Version": "1.0"}

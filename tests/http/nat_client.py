@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from tests.http.netns import SERVER_IP
-from turnkeeper.drivers.http import (
+from turnkeeper.net.http import (
     HttpClient,
     HttpFailure,
     HttpLimits,

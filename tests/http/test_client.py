@@ -11,7 +11,7 @@ from email.utils import format_datetime
 import pytest
 
 from tests.http.peer import OK, Call, Peer, answer_ok, peer, refused_port
-from turnkeeper.drivers.http import (
+from turnkeeper.net.http import (
     HttpClient,
     HttpFailure,
     HttpLimits,

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.drivers.http_proxy import Proxies
-from turnkeeper.drivers.http_retry import retry_after_s, wait_before_retry_s
-from turnkeeper.drivers.http_tcp import TcpOptions, apply
-from turnkeeper.drivers.http_types import (
+from turnkeeper.net.proxy import Proxies
+from turnkeeper.net.retry import retry_after_s, wait_before_retry_s
+from turnkeeper.net.tcp import TcpOptions, apply
+from turnkeeper.net.types import (
     FailureKind,
     HttpFailure,
     HttpLimits,
     HttpRequest,
     shown,
 )
-from turnkeeper.drivers.http_watch import Expired, Watch
+from turnkeeper.net.watch import Expired, Watch
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 KINDS: list[FailureKind] = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.http.netns import Lab, Program, lab, missing
-from turnkeeper.drivers.http import TcpOptions
+from turnkeeper.net.http import TcpOptions
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.peer import Call, Peer, answer_ok, peer
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
+from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
 
 QUICK = HttpLimits(connect_s=10, first_byte_s=10, idle_s=10, deadline_s=30)
 

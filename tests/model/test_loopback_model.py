@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
+from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
 from turnkeeper.testing.model import LoopbackModel
 from turnkeeper.testing.model.script import choose, parse
 

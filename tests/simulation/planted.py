@@ -505,9 +505,9 @@ def a_slow_watcher_skips_without_a_word(patch: Patch) -> None:
 def watchers_are_shown_what_is_not_stored(patch: Patch) -> None:
     real = SessionActor._append
 
-    async def append(self: SessionActor, events: list[e.Event]) -> None:
-        self._around.fanout.publish(self.machine.state.id, events)
-        await real(self, events)
+    async def append(self: SessionActor, events: list[e.Event], lines: list[bytes]) -> None:
+        self._around.fanout.publish(self.machine.state.id, events, lines)
+        await real(self, events, lines)
 
     patch.setattr(SessionActor, "_append", append)
     shown: dict[int, int] = {}

@@ -5,8 +5,8 @@ import pytest
 from tests.tidy.source import PACKAGE, Import, Module, imports_of, snippet, source_modules
 
 EVERYTHING = frozenset(
-    "core wire ports custody drivers store runtime projections gateway channels client cli tui"
-    " compose facade testing worker __init__ __main__".split()
+    "core wire ports net custody drivers store runtime projections gateway channels client cli tui"
+    " compose config place facade testing worker api observe __init__ __main__".split()
 )
 
 
@@ -21,22 +21,27 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "wire": parts("core"),
     "ports": parts("core"),
     "projections": parts("core"),
+    "api": parts("core"),
+    "config": parts("core"),
     # the shell
     "custody": parts("core"),
+    "net": parts("core"),
     "store": parts("ports core"),
-    "drivers": parts("wire custody worker ports core"),
+    "drivers": parts("wire custody worker net ports core"),
     "runtime": parts("ports core"),
-    "gateway": parts("runtime projections ports core"),
+    "gateway": parts("runtime projections observe api ports core"),
+    "observe": parts("runtime ports core"),
+    "place": parts("core"),
     "channels": parts("ports core"),
-    # these speak the network API and share no code with the server
-    "client": parts(""),
-    "tui": parts("client"),
+    # these speak the network API, whose shapes they share with the server, and no other code
+    "client": parts("api net core"),
+    "tui": parts("client api core"),
     # runs in a process of its own, in whatever environment people's functions need
     "worker": parts(""),
     # what wires it, and the two that may ask for it
-    "compose": EVERYTHING - parts("compose cli tui facade testing __init__ __main__"),
+    "compose": EVERYTHING - parts("compose cli tui client facade testing __init__ __main__"),
     "facade": parts("compose runtime projections ports core"),
-    "cli": parts("compose facade client tui projections ports core __init__"),
+    "cli": parts("compose config place facade client tui projections api ports core __init__"),
     # the top: lazy (see below)
     "__init__": parts("facade worker ports core"),
     "__main__": parts("cli"),

@@ -38,6 +38,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     attempts_max: int = 2
     children_max: int = 32
     depth_max: int = 5
+    warm_s: float = 600.0
+    """So long an agent's process stands by for the next message; then it is ended. 0: for ever."""
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +97,10 @@ class Check(msgspec.Struct, frozen=True):
     """A timer fired: look at the clocks."""
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """Nobody has needed this session for some time: let its idle process go."""
+
+
 class Lose(msgspec.Struct, frozen=True, kw_only=True):
     """The custody of that process is gone for good (its node was lost). Without a name it is
     whichever the session uses now, which may be another one than was lost."""
@@ -110,7 +116,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     run: str
 
 
-Command = Create | Send | StopRun | AnswerApproval | Adopt | ReportChild | Check | Lose | Look
+Command = (
+    Create | Send | StopRun | AnswerApproval | Adopt | ReportChild | Check | Rest | Lose | Look
+)
 
 
 class Accepted(msgspec.Struct, frozen=True):

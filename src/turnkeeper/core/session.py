@@ -29,6 +29,7 @@ from turnkeeper.core.errors import (
 )  # fmt: skip
 from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
+from turnkeeper.core.rest import rest
 from turnkeeper.core.restart import clocks_of, repeat, wind
 from turnkeeper.core.run import begin, expire, note_late, perform
 from turnkeeper.core.state import Message, Run, Session
@@ -171,7 +172,7 @@ class Machine:
             why = live.dying.why if live.dying is not None else "gone"
             live.dying = None
             step.emit(e.ProcessEnded(group.process, why))
-        else:
+        elif not (idle and live.dying is not None and isinstance(signal, s.Exited)):
             note_late(step, group.run or None, signal)
 
     def _commit(self, step: Step, endings: list[Ending]) -> None:
@@ -251,6 +252,9 @@ class Machine:
                 return c.Done(self.state.seq)
             case c.Look():
                 return view(self.state, self.live, command.run, step.now)
+            case c.Rest():
+                rest(step)
+                return c.Done(self.state.seq)
             case c.Check() | c.Lose():
                 return c.Done(self.state.seq)
             case _:

@@ -11,6 +11,7 @@ import math
 from turnkeeper.core.commands import NextClock, RunView
 from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.limits import Clock, Due, Moment, Phase
+from turnkeeper.core.records import RunRecord
 from turnkeeper.core.state import Run, Session, message_of
 from turnkeeper.core.step import Live
 
@@ -45,6 +46,21 @@ def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
         position=position,
         successor=state.successors.get(run),
         outcome=outcome,
+    )
+
+
+def view_of_record(run: RunRecord) -> RunView:
+    """A run that has ended, as its record tells it."""
+    return RunView(
+        id=run.id,
+        session=run.session,
+        message=run.message,
+        agent=run.agent,
+        state=run.state,
+        phase=Phase.CLOSED.value,
+        parent=run.parent,
+        successor=run.successor,
+        outcome=run.outcome,
     )
 
 

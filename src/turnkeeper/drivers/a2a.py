@@ -19,7 +19,7 @@ from turnkeeper.drivers import a2a_wire as w
 from turnkeeper.drivers.a2a_remote import A2AOptions, NoKey, Remote, explain
 from turnkeeper.drivers.a2a_turn import NOT_AGAIN, Turn
 from turnkeeper.drivers.chat_link import Ending, TaskLink
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits
+from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits
 from turnkeeper.ports import Opening, Sink
 
 __all__ = ["A2AAgent", "A2ALink", "A2AOptions"]

@@ -15,8 +15,8 @@ import msgspec
 
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.drivers import a2a_wire as w
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, HttpRequest, OnWait
-from turnkeeper.drivers.http_types import shown
+from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits, HttpRequest, OnWait
+from turnkeeper.net.types import shown
 from turnkeeper.wire.sse import Event, Events, TooLarge
 
 WELL_KNOWN = "/.well-known/agent-card.json"

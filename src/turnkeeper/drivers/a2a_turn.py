@@ -19,7 +19,7 @@ from turnkeeper.core.limits import LONGEST_S
 from turnkeeper.drivers import a2a_wire as w
 from turnkeeper.drivers.a2a_remote import NoKey, Remote, explain
 from turnkeeper.drivers.chat_link import Ending
-from turnkeeper.drivers.http import HttpFailure, HttpLimits, Waiting
+from turnkeeper.net.http import HttpFailure, HttpLimits, Waiting
 
 BACKOFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 NOT_AGAIN = (

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlencode, urljoin
 
 import msgspec
 
-from turnkeeper.drivers.http_types import origin_of, shown
+from turnkeeper.net.types import origin_of, shown
 
 Json = dict[str, Any]
 Version = Literal["0.3", "1.0"]

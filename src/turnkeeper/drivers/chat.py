@@ -24,8 +24,8 @@ from turnkeeper.drivers import chat_errors
 from turnkeeper.drivers.chat_apis import APIS, ChatOptions
 from turnkeeper.drivers.chat_link import TaskLink
 from turnkeeper.drivers.chat_turn import Means, Memory, Turn
-from turnkeeper.drivers.http import HttpClient, HttpLimits
 from turnkeeper.drivers.tools_run import SAMPLE_S, Place, end_leftovers
+from turnkeeper.net.http import HttpClient, HttpLimits
 from turnkeeper.ports import Opening, Sink
 
 __all__ = ["ChatAgent", "ChatLink", "ChatOptions"]

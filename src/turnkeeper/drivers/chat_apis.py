@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.drivers.http_types import HttpRequest, shown
 from turnkeeper.drivers.tools import Result, Toolbox
+from turnkeeper.net.types import HttpRequest, shown
 from turnkeeper.wire.anthropic import MessagesDecoder
 from turnkeeper.wire.model import StreamDecoder, ToolCall
 from turnkeeper.wire.openai import ChatDecoder, ResponsesDecoder

@@ -10,7 +10,7 @@ import re
 
 from turnkeeper.core import signals as s
 from turnkeeper.drivers.chat_apis import Api
-from turnkeeper.drivers.http_types import HttpFailure, shown
+from turnkeeper.net.types import HttpFailure, shown
 from turnkeeper.wire.model import ModelError, http_error
 
 TOO_LONG = re.compile(

@@ -19,8 +19,8 @@ from turnkeeper.core import signals as s
 from turnkeeper.drivers import chat_errors, tools_files, tools_run
 from turnkeeper.drivers.chat_apis import Api, Json
 from turnkeeper.drivers.chat_link import Ending
-from turnkeeper.drivers.http import HttpClient, HttpFailure, HttpLimits, Waiting
 from turnkeeper.drivers.tools import Call, Result
+from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits, Waiting
 from turnkeeper.wire import model as m
 
 TAIL_S = 0.2

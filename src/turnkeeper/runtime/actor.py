@@ -11,30 +11,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core.errors import (
     INTERNAL,
-    SHUTTING_DOWN,
     UNKNOWN_RUN,
     Fenced,
     StoreDown,
     TurnkeeperError,
 )
-from turnkeeper.core.events import Event, RunEnded, RunStarted
+from turnkeeper.core.events import Event, RunEnded, RunStarted, encode
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
 from turnkeeper.core.signals import Broken, Exited, Gone, Group
 from turnkeeper.core.step import Step
-from turnkeeper.ports import Agent, Batch, Clock, EventStore
+from turnkeeper.ports import Batch
 from turnkeeper.runtime import journal
-from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.inbox import Ask, Inbox
 from turnkeeper.runtime.journal import PAUSE_MAX_S, PAUSE_S
+from turnkeeper.runtime.snapshots import Snapshots
 from turnkeeper.runtime.supervisor import Supervisor
+from turnkeeper.runtime.surroundings import Closed, Surroundings
 from turnkeeper.runtime.waiters import Waiters
 
 log = logging.getLogger("turnkeeper.session")
@@ -52,28 +51,6 @@ SPARE_S = 5.0
 """What a stop may take over its ladder before it is no longer waited for."""
 
 _DEATH = frozenset({Exited, Gone})
-
-ChildEffect = f.StopChild | f.TellParent | f.AskChild
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What an actor works with."""
-
-    store: EventStore
-    clock: Clock
-    agent: Agent
-    fanout: Fanout
-    reload: Callable[[], Awaitable[Machine]]
-    post: Callable[[ChildEffect], None]
-    closed: Callable[[str, bool], None]
-
-
-class Closed(TurnkeeperError):
-    """This actor has let go of its session, and has not taken what was asked."""
-
-    def __init__(self, session: str) -> None:
-        super().__init__(SHUTTING_DOWN, f"session {session} is being closed")
 
 
 class SessionActor:
@@ -100,6 +77,8 @@ class SessionActor:
         self._timer: asyncio.TimerHandle | None = None
         self._fired_out = False
         self._waiters = Waiters()
+        self._snapshots = Snapshots(around.store, around.snapshot_every)
+        self.used_at = self._loop.time()
         limits = machine.policy.limits
         self._supervisor = Supervisor(around.agent, machine.state, limits, self.hear)
         self._task: asyncio.Task[None] | None = None
@@ -140,6 +119,17 @@ class SessionActor:
         if run in state.ended and not self._unsettled:
             return state.ended[run]
         return await self._waiters.wait(run)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing happens here, nothing will, and nobody waits for anything."""
+        busy = self.machine.state.unfinished or self._unsettled or self._waiters.runs()
+        return not (busy or self._inbox.asks or self._inbox.groups or self.machine.live.dying)
+
+    async def rest(self) -> None:
+        """Nobody has needed it for some time: its process is let go, its state is kept at hand."""
+        await self.ask(c.Rest())
+        await self._snapshots.consider(self.machine.state, self._epoch, leaving=True)
 
     @property
     def outlives_server(self) -> bool:
@@ -200,6 +190,7 @@ class SessionActor:
         if self._inbox.asks:
             self._supervisor.poll()
         inbox, self._inbox = self._inbox, Inbox()
+        self.used_at = self._loop.time()
         commands = [ask.command for ask in inbox.asks]
         self._unsettled = True
         try:
@@ -211,6 +202,7 @@ class SessionActor:
             await self._rescue(fault, inbox.asks)
         else:
             self._rescues = 0
+            await self._snapshots.consider(self.machine.state, self._epoch)
         self._unsettled = False
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
@@ -251,10 +243,11 @@ class SessionActor:
         """Append first; then show, act and answer."""
         self._answering = asks
         if step.events:
-            await self._append(step.events)
+            lines = [encode(event) for event in step.events]
+            await self._append(step.events, lines)
             if step.effects:
                 self.machine.stored(step, self._around.clock.now())
-            self._around.fanout.publish(self.machine.state.id, step.events)
+            self._around.fanout.publish(self.machine.state.id, step.events, lines)
         for effect in step.effects:
             self._do(effect)
         for ask, reply in zip(asks, step.replies, strict=True):
@@ -280,15 +273,18 @@ class SessionActor:
 
     # The store -------------------------------------------------------------------------------
 
-    async def _append(self, events: list[Event]) -> None:
+    async def _append(self, events: list[Event], lines: list[bytes]) -> None:
         self._storing, self._storing_since = events, self._loop.time()
         if self._guard is None:
             self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
-        batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished)
+        batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished, lines)
         await journal.append(self._around.store, batch)
         self._storing = []
+        took_s = self._loop.time() - self._storing_since
+        if self._around.observer is not None:
+            self._around.observer.stored(self.machine.state.agent, events, took_s)
         if self._down:
-            self._recover(self._loop.time() - self._storing_since)
+            self._recover(took_s)
 
     def _watch_store(self) -> None:
         """An append that fails or hangs for too long is an outage; one lazy timer watches."""

@@ -16,6 +16,7 @@ import msgspec
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
+from turnkeeper.core import records as r
 from turnkeeper.core.errors import (
     UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
@@ -26,9 +27,11 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.limits import RUNNING, check_patch
 from turnkeeper.core.outcome import Kind, Outcome
 from turnkeeper.core.state import run_name, run_of_approval
-from turnkeeper.runtime.actor import ChildEffect, SessionActor
+from turnkeeper.core.view import view_of_record
+from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.runtime.sessions import Ports, Sessions
+from turnkeeper.runtime.surroundings import ChildEffect
 
 OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
 """What may be said of a message besides its text."""
@@ -91,7 +94,12 @@ class Dispatcher:
             raise TurnkeeperError(UNKNOWN_APPROVAL, told) from None
 
     async def look(self, run: str) -> c.RunView:
-        """How that run is doing."""
+        """How that run is doing. One that has ended is known without waking its session."""
+        session = await self._sessions.of_run(run)
+        if self._sessions.if_loaded(session) is None:
+            known = await self._ports.store.run(run)
+            if known is not None and known.outcome is not None:
+                return view_of_record(known)
         view = await self._ask(run, c.Look(run=run))
         assert isinstance(view, c.RunView)
         return view
@@ -99,6 +107,10 @@ class Dispatcher:
     async def wait(self, run: str, timeout_s: float | None = None) -> Outcome | None:
         """The outcome, or none if it is still running when the time is up."""
         session = await self._sessions.of_run(run)
+        if self._sessions.if_loaded(session) is None:
+            known = await self._ports.store.run(run)
+            if known is not None and known.outcome is not None:
+                return known.outcome
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._sessions.wait_ended(session, run)
@@ -110,6 +122,43 @@ class Dispatcher:
         if await self._ports.store.head(session) == 0:
             raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
         return await self.fanout.watch(session, after)
+
+    async def sessions(self, query: r.SessionQuery) -> r.SessionPage:
+        """The newest sessions that fit, a page at a time."""
+        return await self._ports.store.sessions(query)
+
+    async def runs(self, query: r.RunQuery) -> r.RunPage:
+        """The newest runs that fit, a page at a time."""
+        return await self._ports.store.runs(query)
+
+    async def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:
+        """The newest questions that fit, a page at a time."""
+        return await self._ports.store.approvals(query)
+
+    async def session(self, session: str) -> r.SessionRecord:
+        """That session, as the log has it."""
+        found = await self._ports.store.session(session)
+        if found is None:
+            raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
+        return found
+
+    async def run(self, run: str) -> r.RunRecord:
+        """That run, as the log has it."""
+        found = await self._ports.store.run(run)
+        if found is None:
+            raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
+        return found
+
+    async def approval(self, approval: str) -> r.ApprovalRecord:
+        """That question, as the log has it."""
+        found = await self._ports.store.approval(approval)
+        if found is None:
+            raise TurnkeeperError(UNKNOWN_APPROVAL, f"there is no approval {approval}")
+        return found
+
+    async def tidy(self) -> None:
+        """Let go of what nobody has needed for some time. To be called every now and then."""
+        await self._sessions.tidy()
 
     async def start_child(self, parent: str, session: str, text: str, **options: Any) -> c.Accepted:
         """A run of another session, started by a run: it ends no later than its parent. With a

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import islice
+from typing import TypeVar
 
 from turnkeeper.core.errors import GAP, TurnkeeperError
-from turnkeeper.core.events import Event
+from turnkeeper.core.events import Event, encode
 from turnkeeper.ports import EventStore
 
 TAIL_EVENTS = 1024
 PAGE_EVENTS = 512
 BEHIND_MAX = 8192
+
+_T = TypeVar("_T")
 
 
 class CutOff(TurnkeeperError):
@@ -35,16 +39,28 @@ class _Tail:
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque(maxlen=TAIL_EVENTS)
+        self.lines: deque[bytes] = deque(maxlen=TAIL_EVENTS)
+        """The same events, encoded."""
         self.head = 0
         self.watchers: list[Watcher] = []
 
-    def after(self, cursor: int) -> list[Event] | None:
-        """What follows the cursor, or none if that is no longer all here."""
+    def put(self, events: Sequence[Event], lines: Sequence[bytes]) -> None:
+        if self.events and self.events[-1].seq + 1 != events[0].seq:
+            self.clear()
+        self.events.extend(events)
+        self.lines.extend(lines or map(encode, events))
+        self.head = max(self.head, events[-1].seq)
+
+    def clear(self) -> None:
+        self.events.clear()
+        self.lines.clear()
+
+    def after(self, cursor: int, found: deque[_T]) -> list[_T] | None:
+        """What follows the cursor there, or none if that is no longer all here."""
         if not self.events or self.events[0].seq > cursor + 1:
             return None
         start = cursor + 1 - self.events[0].seq
-        stop = min(start + PAGE_EVENTS, len(self.events))
-        return [self.events[i] for i in range(start, stop)]
+        return list(islice(found, start, start + PAGE_EVENTS))
 
 
 class Watcher:
@@ -64,17 +80,26 @@ class Watcher:
     async def next(self) -> list[Event]:
         """The next events, waiting for one if need be; none once closed, or once all is read that
         will be there. Raises `CutOff`."""
+        return await self._next(self._tail.events, self._fanout.page)
+
+    async def next_lines(self) -> list[bytes]:
+        """The same, as the log has them: one JSON object each."""
+        return await self._next(self._tail.lines, self._fanout.page_lines)
+
+    async def _next(
+        self, kept: deque[_T], page: Callable[[str, int], Awaitable[list[_T]]]
+    ) -> list[_T]:
         tail = self._tail
         while not self._closed:
             if self._cut_at is not None:
                 raise CutOff(self.session, self.cursor, self._cut_at)
             self._head_when_read = tail.head
             if self.cursor < tail.head:
-                found = tail.after(self.cursor)
+                found = tail.after(self.cursor, kept)
                 if found is None:
-                    found = await self._fanout.page(self.session, self.cursor)
+                    found = await page(self.session, self.cursor)
                 if found:
-                    self.cursor = found[-1].seq
+                    self.cursor += len(found)
                     return found
             if self._ending:
                 break
@@ -136,15 +161,12 @@ class Fanout:
             watcher.end()
         return watcher
 
-    def publish(self, session: str, events: Sequence[Event]) -> None:
+    def publish(self, session: str, events: Sequence[Event], lines: Sequence[bytes] = ()) -> None:
         """These are stored now."""
         tail = self._tails.get(session)
         if tail is None:
             return
-        if tail.events and tail.events[-1].seq + 1 != events[0].seq:
-            tail.events.clear()
-        tail.events.extend(events)
-        tail.head = max(tail.head, events[-1].seq)
+        tail.put(events, lines)
         for watcher in list(tail.watchers):
             watcher.woken(tail.head, self._behind_max)
             if watcher.is_cut:
@@ -154,13 +176,16 @@ class Fanout:
         """There may be more in the log than was published."""
         tail = self._tails.get(session)
         if tail is not None and head > tail.head:
-            tail.events.clear()
+            tail.clear()
             tail.head = head
             for watcher in tail.watchers:
                 watcher.woken(head, self._behind_max)
 
     async def page(self, session: str, after: int) -> list[Event]:
         return await self._store.read(session, after, PAGE_EVENTS)
+
+    async def page_lines(self, session: str, after: int) -> list[bytes]:
+        return await self._store.read_lines(session, after, PAGE_EVENTS)
 
     def leave(self, watcher: Watcher) -> None:
         tail = self._tails.get(watcher.session)

@@ -37,7 +37,7 @@ async def is_stored(store: EventStore, batch: Batch, trouble: Exception) -> bool
         found = await store.read(batch.session, first - 1, len(batch.events))
     except StoreDown:
         return False
-    if [encode(event) for event in found] == [encode(event) for event in batch.events]:
+    if [encode(event) for event in found] == list(batch.encoded()):
         return True
     if isinstance(trouble, OutOfOrder):
         raise Fenced(batch.session, batch.epoch) from trouble

@@ -25,19 +25,21 @@ from turnkeeper.core.errors import (
     StoreDown,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.fold import fold
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
-from turnkeeper.core.state import Session, message_of
+from turnkeeper.core.state import message_of
 from turnkeeper.core.step import Trace
-from turnkeeper.ports import Agent, Clock, EventStore, Ids
-from turnkeeper.runtime.actor import ChildEffect, Closed, SessionActor, Surroundings
+from turnkeeper.ports import Agent, Clock, EventStore, Ids, Observer
+from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout
+from turnkeeper.runtime.snapshots import SNAPSHOT_EVERY, read_state
+from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
 
 log = logging.getLogger("turnkeeper.sessions")
 
-PAGE_EVENTS = 2048
 WHERE_MAX = 100_000
+AT_ONCE = 32
+"""So many sessions are read at once when a server starts: the store commits them together."""
 
 Errand = Callable[[], Coroutine[Any, Any, None]]
 
@@ -53,6 +55,10 @@ class Ports:
     policies: Mapping[str, c.Policy]
     trace: Trace | None = None
     behind_max: int = BEHIND_MAX
+    unload_s: float = 300.0
+    """So long a session in which nothing happens is kept in memory."""
+    snapshot_every: int = SNAPSHOT_EVERY
+    observer: Observer | None = None
 
 
 class Sessions:
@@ -70,11 +76,42 @@ class Sessions:
     async def take_up(self) -> None:
         """Every session in which something still has to happen. One that cannot be taken up does
         not keep the others from it."""
-        for session in await self._ports.store.unfinished():
+        waiting = iter(await self._ports.store.unfinished())
+
+        async def take_some() -> None:
+            for session in waiting:
+                try:
+                    await self.actor(session)
+                except TurnkeeperError as refused:
+                    log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
+
+        await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
+
+    async def tidy(self) -> None:
+        """Let go of what nobody has needed for some time: the process that an agent keeps warm,
+        then the session itself, whose log has everything."""
+        now = asyncio.get_running_loop().time()
+        for session, task in list(self._actors.items()):
+            actor = task.result() if _loaded(task) else None
+            if actor is None or not actor.is_idle:
+                continue
+            idle_s, warm_s = now - actor.used_at, actor.machine.policy.warm_s
             try:
-                await self.actor(session)
+                if actor.machine.state.process is not None:
+                    if warm_s and idle_s >= warm_s:
+                        await actor.rest()
+                elif idle_s >= self._ports.unload_s:
+                    await actor.rest()
+                    await self._unload(session, task, actor)
             except TurnkeeperError as refused:
-                log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
+                log.info("session %s is not let go: %s", session, refused)
+
+    async def _unload(
+        self, session: str, task: asyncio.Task[SessionActor], actor: SessionActor
+    ) -> None:
+        if actor.is_idle and self._actors.get(session) is task:
+            del self._actors[session]
+            await actor.close()
 
     async def ask(self, session: str, command: c.Command, create: str | None = None) -> c.Reply:
         """The answer of that session's actor; a new one, if it let go just now."""
@@ -197,6 +234,7 @@ class Sessions:
             around = Surroundings(
                 self._ports.store, self._ports.clock, self.agent(machine.policy.agent),
                 self._fanout, lambda: self._read(session, create), self._post, self._let_go,
+                self._ports.snapshot_every, self._ports.observer,
             )  # fmt: skip
             actor = SessionActor(machine, epoch, around)
             actor.begin()
@@ -209,9 +247,7 @@ class Sessions:
         return actor
 
     async def _read(self, session: str, create: str | None) -> Machine:
-        store, state = self._ports.store, Session(session)
-        while events := await store.read(session, state.seq, PAGE_EVENTS):
-            fold(events, state)
+        state = await read_state(self._ports.store, session)
         name = state.agent or create or ""
         policy = self._ports.policies.get(name, c.Policy())
         abilities = self.agent(name).abilities

@@ -7,9 +7,11 @@ run ends once; an epoch that is over cannot write.
 
 from __future__ import annotations
 
+from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced
-from turnkeeper.core.events import Event, MessageAccepted, RunEnded, RunRequeued
-from turnkeeper.ports import Batch, OutOfOrder
+from turnkeeper.core.events import Event, MessageAccepted, RunEnded, RunRequeued, encode
+from turnkeeper.ports import Batch, OutOfOrder, Snapshot
+from turnkeeper.store.shelf import Shelf, fits_approval, fits_run, fits_session, page
 
 _BEGINNINGS = frozenset({MessageAccepted, RunRequeued})
 
@@ -23,6 +25,8 @@ class MemoryStore:
         self._unfinished: dict[str, None] = {}
         self._runs: dict[str, str] = {}
         self._ended: set[str] = set()
+        self._snapshots: dict[str, Snapshot] = {}
+        self._shelf = Shelf()
 
     async def claim(self, session: str) -> int:
         self._epochs[session] = self._epochs.get(session, 0) + 1
@@ -52,6 +56,9 @@ class MemoryStore:
         log.extend(batch.events)
         self._runs.update(begun)
         self._ended.update(ended)
+        self._shelf.put(r.changes(batch.events))
+        if batch.events:
+            self._shelf.touched(session, head, batch.events[-1].at)
         if batch.unfinished:
             self._unfinished[session] = None
         else:
@@ -59,6 +66,9 @@ class MemoryStore:
 
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         return self._logs.get(session, [])[after : after + limit]
+
+    async def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
+        return [encode(event) for event in await self.read(session, after, limit)]
 
     async def head(self, session: str) -> int:
         return len(self._logs.get(session, ()))
@@ -68,3 +78,29 @@ class MemoryStore:
 
     async def session_of(self, run: str) -> str | None:
         return self._runs.get(run)
+
+    async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
+        if epoch != self._epochs.get(session):
+            raise Fenced(session, epoch)
+        self._snapshots[session] = snapshot
+
+    async def load(self, session: str) -> Snapshot | None:
+        return self._snapshots.get(session)
+
+    async def sessions(self, query: r.SessionQuery) -> r.SessionPage:
+        return r.SessionPage(*page(self._shelf.sessions, query, fits_session(query)))
+
+    async def runs(self, query: r.RunQuery) -> r.RunPage:
+        return r.RunPage(*page(self._shelf.runs, query, fits_run(query)))
+
+    async def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:
+        return r.ApprovalPage(*page(self._shelf.approvals, query, fits_approval(query)))
+
+    async def session(self, session: str) -> r.SessionRecord | None:
+        return self._shelf.sessions.get(session)
+
+    async def run(self, run: str) -> r.RunRecord | None:
+        return self._shelf.runs.get(run)
+
+    async def approval(self, approval: str) -> r.ApprovalRecord | None:
+        return self._shelf.approvals.get(approval)

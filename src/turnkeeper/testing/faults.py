@@ -13,12 +13,13 @@ from typing import Literal, NoReturn, TypeVar
 
 import msgspec
 
+from turnkeeper.core import records as r
 from turnkeeper.core.commands import Abilities
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.errors import StoreDown
 from turnkeeper.core.events import Event
 from turnkeeper.core.signals import Group
-from turnkeeper.ports import Agent, Batch, Link, Opening, Sink
+from turnkeeper.ports import Agent, Batch, Link, Opening, Sink, Snapshot
 from turnkeeper.store.memory import MemoryStore
 
 _T = TypeVar("_T")
@@ -174,6 +175,9 @@ class StoreHandle:
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         return await self._reading(lambda: self._store.inner.read(session, after, limit))
 
+    async def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
+        return await self._reading(lambda: self._store.inner.read_lines(session, after, limit))
+
     async def head(self, session: str) -> int:
         return await self._reading(lambda: self._store.inner.head(session))
 
@@ -182,6 +186,30 @@ class StoreHandle:
 
     async def session_of(self, run: str) -> str | None:
         return await self._reading(lambda: self._store.inner.session_of(run))
+
+    async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
+        await self._reading(lambda: self._store.inner.save(session, epoch, snapshot))
+
+    async def load(self, session: str) -> Snapshot | None:
+        return await self._reading(lambda: self._store.inner.load(session))
+
+    async def sessions(self, query: r.SessionQuery) -> r.SessionPage:
+        return await self._reading(lambda: self._store.inner.sessions(query))
+
+    async def runs(self, query: r.RunQuery) -> r.RunPage:
+        return await self._reading(lambda: self._store.inner.runs(query))
+
+    async def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:
+        return await self._reading(lambda: self._store.inner.approvals(query))
+
+    async def session(self, session: str) -> r.SessionRecord | None:
+        return await self._reading(lambda: self._store.inner.session(session))
+
+    async def run(self, run: str) -> r.RunRecord | None:
+        return await self._reading(lambda: self._store.inner.run(run))
+
+    async def approval(self, approval: str) -> r.ApprovalRecord | None:
+        return await self._reading(lambda: self._store.inner.approval(approval))
 
     async def _reading(self, call: Callable[[], Awaitable[_T]]) -> _T:
         await self._store.reading(self._server)

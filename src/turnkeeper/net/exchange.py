@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpcore2
 
-from turnkeeper.drivers.http_network import CertificateRefused
-from turnkeeper.drivers.http_types import (
+from turnkeeper.net.network import CertificateRefused
+from turnkeeper.net.types import (
     HttpFailure,
     HttpLimits,
     HttpRequest,
@@ -24,7 +24,7 @@ from turnkeeper.drivers.http_types import (
     origin_of,
     shown,
 )
-from turnkeeper.drivers.http_watch import Expired, Watch
+from turnkeeper.net.watch import Expired, Watch
 
 BROKEN = (
     httpcore2.NetworkError,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-from turnkeeper.drivers.http_types import HttpFailure, HttpLimits, HttpRequest
+from turnkeeper.net.types import HttpFailure, HttpLimits, HttpRequest
 
 REFUSED = frozenset({429, 529})
 """Statuses that say: not now, and nothing was done."""

@@ -1,6 +1,6 @@
 """The HTTP client for everything remote: model APIs and remote agents.
 
-Decides, with `http_retry`, what is sent again, and keeps the clocks of `http_watch` over it. It
+Decides, with `net.retry`, what is sent again, and keeps the clocks of `net.watch` over it. It
 must not know any API. Invariants: a request that may have been taken is sent again only if it is
 idempotent; every call ends by its deadline; whatever goes wrong is an `HttpFailure`, in which no
 secret is shown.
@@ -20,23 +20,23 @@ from typing import Any
 
 import httpcore2
 
-from turnkeeper.drivers.http_exchange import (
+from turnkeeper.net.exchange import (
     BROKEN,
     Exchange,
     failure_of,
     for_httpcore,
     redirected,
 )
-from turnkeeper.drivers.http_network import Network
-from turnkeeper.drivers.http_proxy import Proxies, Proxy
-from turnkeeper.drivers.http_retry import (
+from turnkeeper.net.network import Network
+from turnkeeper.net.proxy import Proxies, Proxy
+from turnkeeper.net.retry import (
     retry_after_s,
     taken_by_status,
     wait_before_retry_s,
     why_waiting,
 )
-from turnkeeper.drivers.http_tcp import TcpOptions
-from turnkeeper.drivers.http_types import (
+from turnkeeper.net.tcp import TcpOptions
+from turnkeeper.net.types import (
     HttpAnswer,
     HttpFailure,
     HttpLimits,
@@ -45,7 +45,7 @@ from turnkeeper.drivers.http_types import (
     Waiting,
     shown,
 )
-from turnkeeper.drivers.http_watch import Expired, Watch
+from turnkeeper.net.watch import Expired, Watch
 
 __all__ = [
     "HttpAnswer", "HttpClient", "HttpFailure", "HttpLimits", "HttpRequest", "HttpStream",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from turnkeeper.drivers.http_types import origin_of, shown
+from turnkeeper.net.types import origin_of, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpcore2
 
-from turnkeeper.drivers.http_tcp import Settable, TcpOptions, apply, be_patient
+from turnkeeper.net.tcp import Settable, TcpOptions, apply, be_patient
 
 READ_HIGH_BYTES = 256 * 1024
 WRITE_HIGH_BYTES = 64 * 1024

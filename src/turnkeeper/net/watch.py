@@ -12,7 +12,7 @@ from asyncio import CancelledError
 from math import inf
 from types import TracebackType
 
-from turnkeeper.drivers.http_types import FailureKind
+from turnkeeper.net.types import FailureKind
 
 
 class Expired(Exception):

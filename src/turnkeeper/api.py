@@ -1,0 +1,363 @@
+"""The shapes of the network API: what is asked over HTTP and WebSocket, and what is answered.
+
+Decides names and types on the wire, once, for the gateway, the client and the command line. It must
+not know how anything is carried out. Invariant: a field that is not known is refused, not ignored;
+what is here is what `/openapi.json` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from turnkeeper.core.commands import NextClock, RunView
+from turnkeeper.core.errors import ending_code
+from turnkeeper.core.events import Priority, WhenBusy
+from turnkeeper.core.outcome import Kind, Outcome, Seen
+from turnkeeper.core.records import ApprovalRecord, ApprovalState, RunRecord, SessionRecord
+
+# Asked ---------------------------------------------------------------------------------------
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What somebody sends us."""
+
+
+class NewSession(Asked, kw_only=True):
+    """`id` is a name of your own for it; without one it gets one."""
+
+    agent: str
+    id: str | None = None
+    title: str = ""
+    cwd: str = ""
+    limits: dict[str, float] = {}
+    labels: dict[str, str] = {}
+
+
+class TextPart(Asked, kw_only=True):
+    text: str
+    type: Literal["text"] = "text"
+
+
+class NewMessage(Asked, kw_only=True):
+    """`text`, or `content` in parts. `deadline_s` is the same as `limits.deadline_s`."""
+
+    text: str | None = None
+    content: list[TextPart] | None = None
+    priority: Priority = "person"
+    when_busy: WhenBusy = "queue"
+    deadline_s: float | None = None
+    limits: dict[str, float] = {}
+    sender: str = ""
+
+
+class Decision(Asked, kw_only=True):
+    decision: Literal["allow", "deny"]
+    note: str = ""
+
+
+class Stop(Asked, kw_only=True):
+    by: str = ""
+
+
+# Answered ------------------------------------------------------------------------------------
+
+
+class SessionOut(msgspec.Struct, kw_only=True):
+    """`seq` is the number of its last event: the cursor to watch on from."""
+
+    id: str
+    agent: str
+    title: str
+    cwd: str
+    limits: dict[str, float]
+    labels: dict[str, str]
+    created_at: float
+    updated_at: float
+    seq: int
+    state: Literal["idle", "busy"]
+    running: str | None
+    queued: int
+
+
+class AcceptedOut(msgspec.Struct, kw_only=True):
+    """The message is durable. `position` counts the runs that go first; `duplicate`: this key was
+    known, and this is the answer it had."""
+
+    message_id: str
+    run_id: str
+    seq: int
+    position: int
+    duplicate: bool = False
+
+
+class OutcomeOut(msgspec.Struct, kw_only=True):
+    """`code` is the page of the error catalogue, for what did not complete."""
+
+    kind: Kind
+    reason: str
+    detail: str
+    evidence: Seen
+    at: float
+    code: str | None = None
+
+
+class RunOut(msgspec.Struct, kw_only=True):
+    id: str
+    session: str
+    message: str
+    agent: str
+    state: Literal["queued", "running", "ended"]
+    phase: str
+    clocks: tuple[NextClock, ...] = ()
+    parent: str | None = None
+    position: int | None = None
+    successor: str | None = None
+    priority: Priority = "person"
+    text: str = ""
+    accepted_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: OutcomeOut | None = None
+
+
+class StopOut(msgspec.Struct, kw_only=True):
+    """`changed` is false where there was nothing left to stop."""
+
+    run: str
+    state: Literal["stopping", "ended"]
+    changed: bool
+
+
+class ApprovalOut(msgspec.Struct, kw_only=True):
+    id: str
+    session: str
+    run: str
+    tool: str
+    input: Any
+    state: ApprovalState
+    requested_at: float
+    expires_at: float | None
+    settled_at: float | None = None
+    by: str = ""
+    note: str = ""
+
+
+class AgentOut(msgspec.Struct, kw_only=True):
+    name: str
+    driver: str = ""
+    abilities: dict[str, bool] = {}
+    outlives_server: bool = False
+
+
+class SessionsOut(msgspec.Struct, kw_only=True):
+    items: list[SessionOut]
+    next: str | None
+
+
+class RunsOut(msgspec.Struct, kw_only=True):
+    items: list[RunOut]
+    next: str | None
+
+
+class ApprovalsOut(msgspec.Struct, kw_only=True):
+    items: list[ApprovalOut]
+    next: str | None
+
+
+class AgentsOut(msgspec.Struct, kw_only=True):
+    items: list[AgentOut]
+    next: str | None = None
+
+
+class EventOut(msgspec.Struct, kw_only=True):
+    """One fact of a session's log. What `data` has depends on `kind`: docs/reference/events.md."""
+
+    seq: int
+    session: str
+    run: str | None
+    kind: str
+    at: float
+    data: dict[str, Any]
+    v: int = 1
+    pos: int = 0
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`application/problem+json` with a code of the catalogue; `todo` says what to do."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    todo: str = ""
+    field: str | None = None
+    extra: dict[str, Any] = {}
+
+
+# WebSocket: asked ----------------------------------------------------------------------------
+
+
+class Subscribe(Asked, tag="subscribe", kw_only=True):
+    """Everything of that session after `after`, and on. Asking again moves the cursor."""
+
+    session: str
+    after: int = 0
+    id: str | None = None
+
+
+class Unsubscribe(Asked, tag="unsubscribe", kw_only=True):
+    session: str
+    id: str | None = None
+
+
+class SendMessage(Asked, tag="send", kw_only=True):
+    """A message, with the idempotency key that makes sending it again harmless."""
+
+    id: str
+    session: str
+    message: NewMessage
+    key: str | None = None
+
+
+class StopRun(Asked, tag="stop", kw_only=True):
+    id: str
+    run: str
+    by: str = ""
+
+
+class Answer(Asked, tag="answer", kw_only=True):
+    id: str
+    approval: str
+    decision: Literal["allow", "deny"]
+    note: str = ""
+
+
+class Ping(Asked, tag="ping", kw_only=True):
+    id: str | None = None
+
+
+Incoming = Subscribe | Unsubscribe | SendMessage | StopRun | Answer | Ping
+
+# WebSocket: told. `Events` is written by hand where it is hot: {"type":"events","session":…,
+# "events":[…]}; one frame may have several events, always of one session and in order.
+
+
+class Events(msgspec.Struct, tag="events", kw_only=True):
+    session: str
+    events: list[msgspec.Raw]
+
+
+class Subscribed(msgspec.Struct, tag="subscribed", kw_only=True):
+    session: str
+    after: int
+    seq: int
+    id: str | None = None
+
+
+class Unsubscribed(msgspec.Struct, tag="unsubscribed", kw_only=True):
+    session: str
+    id: str | None = None
+
+
+class Reply(msgspec.Struct, tag="reply", kw_only=True):
+    """What the command of that id is answered: `AcceptedOut`, `StopOut` or `ApprovalOut`."""
+
+    id: str
+    answer: msgspec.Raw
+
+
+class Refused(msgspec.Struct, tag="error", kw_only=True):
+    """The command of that id, or (none) something that was not understood, is refused."""
+
+    problem: Problem
+    id: str | None = None
+
+
+class Pong(msgspec.Struct, tag="pong", kw_only=True):
+    id: str | None = None
+
+
+class Goodbye(msgspec.Struct, tag="goodbye", kw_only=True):
+    """The server goes: come back, and go on by cursor."""
+
+    why: str
+
+
+Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye
+
+# From what the runtime knows -----------------------------------------------------------------
+
+
+def session_out(record: SessionRecord) -> SessionOut:
+    busy = record.running is not None or record.queued > 0
+    return SessionOut(
+        id=record.id,
+        agent=record.agent,
+        title=record.title,
+        cwd=record.cwd,
+        limits=record.limits,
+        labels=record.labels,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        seq=record.head,
+        state="busy" if busy else "idle",
+        running=record.running,
+        queued=record.queued,
+    )
+
+
+def outcome_out(outcome: Outcome | None) -> OutcomeOut | None:
+    if outcome is None:
+        return None
+    entry = ending_code(outcome.kind, outcome.reason)
+    return OutcomeOut(
+        kind=outcome.kind,
+        reason=outcome.reason,
+        detail=outcome.detail,
+        evidence=outcome.evidence,
+        at=outcome.at,
+        code=entry.code if entry is not None else None,
+    )
+
+
+def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
+    """A run as its record has it; what is alive of it as `view` has it."""
+    outcome = view.outcome if view is not None else record.outcome
+    phase = "queued" if record.state == "queued" else record.state
+    return RunOut(
+        id=record.id,
+        session=record.session,
+        message=record.message,
+        agent=record.agent,
+        state=view.state if view is not None else record.state,
+        phase=view.phase if view is not None else ("closed" if phase == "ended" else phase),
+        clocks=view.clocks if view is not None else (),
+        parent=record.parent,
+        position=view.position if view is not None else None,
+        successor=view.successor if view is not None else record.successor,
+        priority=record.priority,
+        text=record.text,
+        accepted_at=record.accepted_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at if outcome is None else outcome.at,
+        outcome=outcome_out(outcome),
+    )
+
+
+def approval_out(record: ApprovalRecord) -> ApprovalOut:
+    return ApprovalOut(
+        id=record.id,
+        session=record.session,
+        run=record.run,
+        tool=record.tool,
+        input=record.input,
+        state=record.state,
+        requested_at=record.requested_at,
+        expires_at=record.expires_at,
+        settled_at=record.settled_at,
+        by=record.by,
+        note=record.note,
+    )
