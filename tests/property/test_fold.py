@@ -21,6 +21,7 @@ from turnkeeper.core.fold import fold
 from turnkeeper.core.limits import Phase
 from turnkeeper.core.outcome import Kind, Sample
 from turnkeeper.core.session import Machine
+from turnkeeper.core.snapshot import freeze, thaw
 from turnkeeper.core.table import CELLS
 
 # One move of the world: what happens, by name, and a number that picks among what there is.
@@ -58,6 +59,7 @@ class World:
             "send": self.send, "stop": self.stop, "answer": self.answer, "obey": self.obey,
             "say": self.say, "pass": self.let_pass, "adopt": self.adopt, "report": self.report,
             "lose": self.lose, "restart": self.restart, "crowd": self.crowd, "work": self.work,
+            "rest": self.rest,
         }  # fmt: skip
 
     def move(self, move: Move) -> None:
@@ -131,6 +133,9 @@ class World:
     def lose(self, pick: int) -> None:
         self.drive.ask(c.Lose(reason="node_lost"))
 
+    def rest(self, pick: int) -> None:
+        self.drive.ask(c.Rest())
+
     def restart(self, pick: int) -> None:
         self.drive.restart(float(pick % 3))
 
@@ -152,7 +157,7 @@ class World:
 
 NAMES = (
     "send", "send", "stop", "answer", "obey", "work", "work", "say", "say", "say", "pass",
-    "adopt", "report", "lose", "restart", "crowd",
+    "adopt", "report", "lose", "restart", "crowd", "rest",
 )  # fmt: skip
 moves = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 1000)), max_size=50)
 
@@ -204,6 +209,18 @@ def test_what_is_written_and_read_again_folds_to_the_same(script: list[Move], ab
     read = [e.decode(e.encode(event)) for event in drive.log]
     assert read == drive.log
     assert fold(read) == drive.state
+
+
+@settings(max_examples=300)
+@given(moves, st.booleans(), st.data())
+def test_a_snapshot_and_then_the_rest_is_the_same_as_the_whole_log(
+    script: list[Move], able: bool, data: st.DataObject
+) -> None:
+    log = played(script, able=able).drive.log
+    cut = data.draw(st.integers(1, len(log)))
+    thawed = thaw(freeze(fold(log[:cut])))
+    assert thawed == fold(log[:cut])
+    assert fold(log[cut:], thawed) == fold(log)
 
 
 @settings(max_examples=300)

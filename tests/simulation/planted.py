@@ -23,6 +23,7 @@ from turnkeeper.core import (
     restart,
     run,
     session,
+    snapshot,
     state,
     step,
     submit,
@@ -36,8 +37,8 @@ from turnkeeper.core.session import Machine
 from turnkeeper.core.state import Run
 from turnkeeper.core.step import Step
 from turnkeeper.core.table import TABLE, Cell
-from turnkeeper.ports import Batch
-from turnkeeper.runtime import journal
+from turnkeeper.ports import Batch, EventStore
+from turnkeeper.runtime import journal, sessions, snapshots
 from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.store.memory import MemoryStore
@@ -715,3 +716,39 @@ def a_childs_ending_is_told_twice(patch: Patch) -> None:
         tell(at, message, found)
 
     patch.setattr(ending, "_tell_parent", twice)
+
+
+# Snapshots, and what is let go -----------------------------------------------------------------
+
+
+@planted("P4")
+def a_snapshot_forgets_the_idempotency_keys(patch: Patch) -> None:
+    real = snapshot.freeze
+
+    def forgetful(of: state.Session) -> bytes:
+        return real(msgspec.structs.replace(of, keys={}))
+
+    patch.setattr(snapshots, "freeze", forgetful)
+
+
+@planted("P8")
+def a_snapshot_is_older_than_it_says(patch: Patch) -> None:
+    async def read_state(store: EventStore, of: str) -> state.Session:
+        kept = await store.load(of)
+        found = snapshot.thaw(kept.state) if kept is not None else None
+        found = found if found is not None else state.Session(of)
+        events = await store.read(of, found.seq + 1, 100_000)
+        found.seq += 1 if events else 0
+        return fold.fold(events, found) if events else found
+
+    patch.setattr(sessions, "read_state", read_state)
+
+
+@planted("P2")
+def the_process_of_a_running_turn_is_let_go_as_idle(patch: Patch) -> None:
+    def careless(at: Step) -> None:
+        if at.state.process is not None:
+            at.do(f.Kill(at.state.process.name))
+
+    patch.setattr(session, "rest", careless)
+    patch.setattr(SessionActor, "is_idle", property(lambda self: True))

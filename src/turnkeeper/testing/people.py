@@ -74,7 +74,7 @@ class People:
                 await self._lose(action)
             case p.Watch():
                 self._world.start(self._watch(action))
-            case p.Kill() | p.Close():
+            case p.Kill() | p.Close() | p.Tidy():
                 pass
 
     async def _ask(

@@ -80,6 +80,10 @@ class Close(Action, frozen=True, tag=True):
     down_s: float = 0.5
 
 
+class Tidy(Action, frozen=True, tag=True):
+    """The server lets go of what stands idle, at once: processes, then sessions."""
+
+
 class Watch(Action, frozen=True, tag=True):
     """Somebody watches: reads a number of times, then stalls or leaves for so long, and so on."""
 
@@ -90,7 +94,7 @@ class Watch(Action, frozen=True, tag=True):
     leave_s: float = 0.0
 
 
-AnyAction = Send | Stop | Reply | LoseNode | Kill | Close | Watch
+AnyAction = Send | Stop | Reply | LoseNode | Kill | Close | Tidy | Watch
 
 
 class AgentPlan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -122,5 +126,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float = 0.0
     behind_max: int = 8192
     queue_max: int = 100
+    snapshot_every: int = 2048
     output_max_bytes: int = 20_000
     ending: Literal["close", "kill"] = "close"

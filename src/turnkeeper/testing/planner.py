@@ -60,6 +60,8 @@ class _Maker:
         count = r.randint(2, 3) if several else 1
         sessions = tuple(self._session(i, agents) for i in range(count))
         actions = self._actions(sessions)
+        chores = Random(self._seed + 0.5)
+        actions += [p.Tidy(at=chores.uniform(0.2, 6.0)) for _ in range(chores.choice((0, 1, 6)))]
         return p.Plan(
             seed=self._seed, profile=self._profile, limits=self._limits(), agents=agents,
             sessions=sessions, scripts=self._scripts, actions=tuple(actions),
@@ -69,6 +71,7 @@ class _Maker:
             queue_max=r.choice((2, 100, 100, 100)),
             output_max_bytes=r.choice((1500, 200_000, 200_000, 200_000)),
             ending=r.choice(("close", "kill")),
+            snapshot_every=chores.choice((1, 7, 40, 2048)),
         )  # fmt: skip
 
     def _agents(self) -> tuple[p.AgentPlan, ...]:

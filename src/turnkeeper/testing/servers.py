@@ -54,6 +54,7 @@ class Servers:
         agents: Mapping[str, ScriptedAgent],
         policies: Mapping[str, Policy],
         behind_max: int,
+        snapshot_every: int,
         trace: Trace | None,
         note: Callable[[str, str], None],
     ) -> None:
@@ -62,6 +63,7 @@ class Servers:
         self._agents = agents
         self._policies = policies
         self._behind_max = behind_max
+        self._snapshot_every = snapshot_every
         self._trace = trace
         self._note = note
         self._ids = CountedIds()
@@ -109,6 +111,7 @@ class Servers:
             ports = Ports(
                 self._store.handle(server), VirtualClock(), self._ids,
                 agents_of(server, self._agents), self._policies, self._trace, self._behind_max,
+                unload_s=0.0, snapshot_every=self._snapshot_every,
             )  # fmt: skip
             dispatcher = self.dispatcher = Dispatcher(ports)
             try:

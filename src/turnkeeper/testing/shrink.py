@@ -96,7 +96,8 @@ class _Shrinker:
         return plan
 
     def _plainer(self, plan: Plan) -> Plan:
-        for name, value in (("latency_s", 0.0), ("behind_max", 8192), ("queue_max", 100)):
+        for name, value in (("latency_s", 0.0), ("behind_max", 8192), ("queue_max", 100),
+                            ("snapshot_every", 2048)):  # fmt: skip
             candidate = _with(plan, name, value)
             if candidate != plan and self._try(candidate):
                 plan = candidate

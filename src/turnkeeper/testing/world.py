@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import Any
 
 import msgspec
 
 from turnkeeper.core.commands import Abilities, Policy
+from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.events import ApprovalRequested, Event, MessageAccepted, RunRequeued
 from turnkeeper.core.step import Trace
 from turnkeeper.ports import Batch
@@ -85,11 +86,11 @@ class World(Tap):
         self.oracle.on_child = self._wants_child
         self.store = FaultyStore(plan.faults, self, plan.latency_s)
         self.agents = {spec.name: self._agent(spec) for spec in plan.agents}
-        policy = Policy(limits=plan.limits, queue_max=plan.queue_max)
+        policy = Policy(limits=plan.limits, queue_max=plan.queue_max, warm_s=1e-9)
         policies = dict.fromkeys(self.agents, policy)
         self.servers = Servers(
-            self.oracle.case, self.store, self.agents, policies, plan.behind_max, self._trace,
-            self.note,
+            self.oracle.case, self.store, self.agents, policies, plan.behind_max,
+            plan.snapshot_every, self._trace, self.note,
         )  # fmt: skip
         self.servers.own_tasks(loop)
         self.people = People(self.servers, self.oracle, self)
@@ -178,6 +179,9 @@ class World(Tap):
             case p.Close():
                 self.faults["close"] += 1
                 self.start(self._close(action.down_s))
+            case p.Tidy():
+                self.faults["tidied"] += 1
+                self.start(self._tidy())
             case _:
                 self.note("person", action)
                 self.start(self.people.act(action))
@@ -195,6 +199,10 @@ class World(Tap):
         self.oracle.trouble(None, self._loop.time() + down_s + RETRY_PAUSE_S)
         self.servers.kill(keepers_live=keepers_live)
         self.start(self._start_again(down_s))
+
+    async def _tidy(self) -> None:
+        with suppress(ServerGone, TurnkeeperError):
+            await self.servers.ask(lambda dispatcher: dispatcher.tidy())
 
     async def _close(self, down_s: float) -> None:
         server = self.servers.current
