@@ -257,6 +257,19 @@ INTERNAL = _add(
     Code("TK-515", "Turnkeeper made a mistake", "see the server's log, and report it", 500, -32603)
 )
 
+DATA_IN_USE = _add(
+    Code("TK-516", "another program uses this data directory",
+         "use that one, end it, or give another directory", 503, -32003)
+)  # fmt: skip
+STORE_DAMAGED = _add(
+    Code("TK-517", "the database is damaged",
+         "stop everything that uses it, keep the file, and put a backup in its place", 503, -32003)
+)  # fmt: skip
+STORE_NEWER = _add(
+    Code("TK-518", "the database was made by a newer program",
+         "use that program, or another data directory", 503, -32003)
+)  # fmt: skip
+
 CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
 
 

@@ -1,0 +1,1 @@
+"""The event stores on real files, real processes and real disks; and the place they are in."""
