@@ -14,24 +14,29 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
+from turnkeeper.core.limits import LONGEST_S, Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
 from turnkeeper.drivers.registry import Spec, make_agent
-from turnkeeper.ports import Agent, EventStore
+from turnkeeper.place import Held, Place
+from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
+from turnkeeper.store.sqlite import SqliteStore
 
 DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
 """How long agents in custody are waited for, where nobody will take them up again."""
 LINGER_S = 2.0
+TIDY_S = 15.0
+"""How often idle processes and sessions are looked for."""
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -50,25 +55,64 @@ class RandomIds:
         return f"{prefix}_{secrets.token_hex(8)}"
 
 
+Leaving = Literal["end", "stop", "leave"]
+"""What becomes of runs when a Turnkeeper closes. `end`: whatever runs or waits is ended, for the
+log goes too. `stop`: what runs is stopped, what waits is left for the next time. `leave`: agents in
+custody go on until the next server takes them up, or until `orphan_s` is over."""
+
+
 @dataclass
 class System:
-    """A Turnkeeper, wired and not yet started."""
+    """A Turnkeeper, wired. `start` it once, `close` it once."""
 
     dispatcher: Dispatcher
     store: EventStore
     agents: Mapping[str, Agent]
     custody: Custody
+    leaving: Leaving = "end"
+    held: Held | None = None
+    """The data directory, as long as it is ours."""
+    shared: bool = False
+    """Others use the data directory too: only what is asked for is taken up."""
     closed: bool = False
     """Nothing more will be in its logs."""
+    _chores: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take up what was unfinished, and tidy up every now and then."""
+        if not self.shared:
+            await self.dispatcher.start()
+        self._chores = asyncio.ensure_future(_do_chores(self.dispatcher))
 
     async def close(self) -> None:
-        """For good: whatever runs or waits is ended, to the last process."""
+        """Let go of everything; of what runs as `leaving` says."""
+        if self._chores is not None:
+            self._chores.cancel()
+        own = self.dispatcher.processes()
         try:
-            await self.dispatcher.close(queued_too=True)
+            await self.dispatcher.close(
+                running_too=self.leaving != "leave", queued_too=self.leaving == "end"
+            )
         finally:
             self.closed = True
-        await self.custody.close(self.store)
+            await self._let_go(own)
+
+    async def _let_go(self, own: list[str]) -> None:
+        if self.leaving == "end":
+            await self.custody.close(self.store)
+        else:
+            await self.custody.let_go(own if self.leaving == "stop" else [])
         await close_agents(self.agents)
+        if isinstance(self.store, SqliteStore):
+            await self.store.close()
+        if self.held is not None:
+            self.held.release()
+
+
+async def _do_chores(dispatcher: Dispatcher) -> None:
+    while True:
+        await asyncio.sleep(TIDY_S)
+        await dispatcher.tidy()
 
 
 async def close_agents(agents: Mapping[str, Agent]) -> None:
@@ -82,8 +126,8 @@ async def close_agents(agents: Mapping[str, Agent]) -> None:
 class Custody:
     """The custodian of a Turnkeeper, made when the first agent needs one."""
 
-    def __init__(self, data: Path) -> None:
-        self._root = data / "custody"
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._custodian: Custodian | None = None
 
     def __call__(self) -> Custodian:
@@ -101,6 +145,15 @@ class Custody:
         alive = [kept.name for kept in custodian.list() if kept.alive]
         own = [name for name in alive if await store.session_of(name.rpartition(".")[0])]
         await wait_ended(custodian, own, ENDING_S)
+        custodian.close()
+
+    async def let_go(self, doomed: list[str]) -> None:
+        """End these, and leave the rest in custody."""
+        custodian, self._custodian = self._custodian, None
+        if custodian is None:
+            return
+        alive = {kept.name for kept in custodian.list() if kept.alive}
+        await wait_ended(custodian, [name for name in doomed if name in alive], ENDING_S)
         custodian.close()
 
 
@@ -157,13 +210,63 @@ def in_memory(
 ) -> System:
     """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
     that are programs are in custody under `data`."""
-    store, custody = MemoryStore(), Custody(data or data_directory())
+    store, custody = MemoryStore(), Custody((data or data_directory()) / "custody")
+    made, policies = wire_agents(agents, limits, custody)
+    ports = Ports(store, SystemClock(), RandomIds(), made, policies)
+    return System(Dispatcher(ports), store, made, custody)
+
+
+@dataclass(frozen=True)
+class Durable:
+    """How a Turnkeeper on a data directory is to be: what becomes of runs when it closes, whether
+    others may use the directory at the same time, who holds it, and who counts what happens."""
+
+    leaving: Leaving = "stop"
+    shared: bool = False
+    what: str = "turnkeeper"
+    observer: Observer | None = None
+
+
+USUAL = Durable()
+
+
+async def durable(
+    agents: Mapping[str, Agent | Spec], limits: Patch, place: Place, how: Durable = USUAL
+) -> System:
+    """A Turnkeeper whose logs are kept in a data directory, which is held until it closes."""
+    held = place.hold(shared=how.shared, what=how.what)
+    try:
+        custody = Custody(place.custody)
+        made, policies = wire_agents(agents, limits, custody)
+        store = await SqliteStore.open(place.database)
+    except BaseException:
+        held.release()
+        raise
+    ports = Ports(store, SystemClock(), RandomIds(), made, policies, observer=how.observer)
+    return System(Dispatcher(ports), store, made, custody, how.leaving, held, how.shared)
+
+
+def wire_agents(
+    agents: Mapping[str, Agent | Spec], limits: Patch, custody: Custody
+) -> tuple[dict[str, Agent], dict[str, Policy]]:
+    """Every agent by name, and what the operator lays down for it."""
     base = overlay(Limits(), check_patch(limits), operator=True)
     made: dict[str, Agent] = {}
     policies: dict[str, Policy] = {}
     for name, given in agents.items():
-        agent, own = make_agent(name, given, custody) if isinstance(given, Mapping) else (given, {})
-        made[name] = agent
-        policies[name] = Policy(limits=overlay(base, own, operator=True))
-    ports = Ports(store, SystemClock(), RandomIds(), made, policies)
-    return System(Dispatcher(ports), store, made, custody)
+        policy = Policy(limits=base)
+        if isinstance(given, Mapping):
+            spec = dict(given)
+            warm_s = _seconds(f"agents.{name}.warm_s", spec.pop("warm_s", policy.warm_s))
+            made[name], own = make_agent(name, spec, custody)
+            policy = Policy(limits=overlay(base, own, operator=True), warm_s=warm_s)
+        else:
+            made[name] = given
+        policies[name] = policy
+    return made, policies
+
+
+def _seconds(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_S:
+        raise InvalidValue(field, value, f"give 0 (for ever) to {LONGEST_S:.0f} seconds")
+    return float(value)

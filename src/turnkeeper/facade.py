@@ -27,6 +27,7 @@ from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.state import Session
 from turnkeeper.core.step import Live
 from turnkeeper.core.view import view
+from turnkeeper.place import Place
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.fanout import CutOff
 
@@ -154,12 +155,17 @@ class Run:
 
 
 class Turnkeeper:
-    """A Turnkeeper inside this process. Its logs are kept in memory and go with it.
+    """A Turnkeeper inside this process.
 
     `agents` are the agents by name, each a driver or a table of settings, as in
     `{"claude": {"driver": "claude", "cwd": "~/work"}}` (the demo agent alone, if none are given);
-    `limits` are the operator's limits for every run, on top of the defaults. Agents that are
-    programs are kept under `data`, by default `~/.local/share/turnkeeper`.
+    `limits` are the operator's limits for every run, on top of the defaults.
+
+    With `data`, a directory, everything is durable there, and the next Turnkeeper on it goes on
+    where this one was; without, the logs are in memory and go with it. On leaving, what runs is
+    stopped and what waits is kept for the next time; `leave_running` lets agents in custody go on
+    for `orphan_s`, until the next one takes them up. A directory belongs to one Turnkeeper at a
+    time; those that are `shared` may use it together, each with sessions of its own.
     """
 
     def __init__(
@@ -168,18 +174,29 @@ class Turnkeeper:
         agents: Mapping[str, Agent | Mapping[str, Any]] | None = None,
         limits: Mapping[str, float] | None = None,
         data: str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        leave_running: bool = False,
     ) -> None:
         given = compose.built_in_agents() if agents is None else agents
         self._agents = compose.check_agents(given)
         self._limits = {} if limits is None else _patch(limits)
         self._data = None if data is None else Path(data).expanduser()
+        self._how = compose.Durable("leave" if leave_running else "stop", shared)
         self._running: compose.System | None = None
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
             raise RuntimeError("a Turnkeeper is entered once; make another one")
-        self._running = compose.in_memory(self._agents, self._limits, self._data)
-        await self._running.dispatcher.start()
+        if self._data is None:
+            self._running = compose.in_memory(self._agents, self._limits)
+        else:
+            place = Place(self._data)
+            self._running = await compose.durable(self._agents, self._limits, place, self._how)
+        try:
+            await self._running.start()
+        except BaseException:
+            await self._running.close()
+            raise
         return self
 
     async def __aexit__(

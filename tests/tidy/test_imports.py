@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "worker": parts(""),
     # what wires it, and the two that may ask for it
     "compose": EVERYTHING - parts("compose cli tui client facade testing __init__ __main__"),
-    "facade": parts("compose runtime projections ports core"),
+    "facade": parts("compose place runtime projections ports core"),
     "cli": parts("compose config place facade client tui projections api ports core __init__"),
     # the top: lazy (see below)
     "__init__": parts("facade worker ports core"),

@@ -142,6 +142,13 @@ class SessionActor:
         limits = run.limits if run is not None else self.machine.policy.limits
         return limits.drain_s + limits.term_s + SPARE_S
 
+    async def drain(self) -> None:
+        """Start nothing more; until what runs is over, to the last process of its turn."""
+        self.machine.holding = True
+        while self.machine.state.active is not None:
+            self._idle = self._loop.create_future()
+            await self._idle
+
     async def retire(self, *, queued_too: bool) -> None:
         """Start nothing more, and end what runs, to the last process; what waits only if asked."""
         self.machine.holding = True

@@ -51,13 +51,30 @@ class Dispatcher:
         """Take up every session in which something still has to happen."""
         await self._sessions.take_up()
 
-    async def close(self, *, queued_too: bool = False, within_s: float | None = None) -> None:
+    async def drain(self, within_s: float) -> int:
+        """Start nothing more, and wait for what runs; how many runs still do after that time."""
+        return await self._sessions.drain(within_s)
+
+    def processes(self) -> list[str]:
+        """The agents' processes of the sessions that are alive here."""
+        return self._sessions.processes()
+
+    async def close(
+        self,
+        *,
+        running_too: bool = False,
+        queued_too: bool = False,
+        within_s: float | None = None,
+    ) -> None:
         """Refuse new work; stop what cannot outlive this server; let the rest go on in custody.
 
-        What waits is left for the next server; `queued_too` ends it as well, where there will be
-        none. Without `within_s`, each run has the time of its own stop ladder.
+        `running_too` stops every run; what waits is left for the next server, and `queued_too` ends
+        that as well, where there will be none. Without `within_s`, each run has the time of its own
+        stop ladder.
         """
-        await self._sessions.close(queued_too=queued_too, within_s=within_s)
+        await self._sessions.close(
+            running_too=running_too, queued_too=queued_too, within_s=within_s
+        )
         self.fanout.close()
 
     # What people and programs ask ------------------------------------------------------------

@@ -191,7 +191,23 @@ class Sessions:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    async def close(self, *, queued_too: bool, within_s: float | None) -> None:
+    def processes(self) -> list[str]:
+        """The processes of the sessions that are alive here."""
+        actors = [task.result() for task in self._actors.values() if _loaded(task)]
+        return [actor.machine.state.process.name for actor in actors if actor.machine.state.process]
+
+    async def drain(self, within_s: float) -> int:
+        """Start nothing more, and wait for what runs; how many runs still do after that time."""
+        actors = [task.result() for task in self._actors.values() if _loaded(task)]
+        draining = [asyncio.ensure_future(actor.drain()) for actor in actors]
+        if not draining:
+            return 0
+        _, late = await asyncio.wait(draining, timeout=within_s)
+        for task in late:
+            task.cancel()
+        return len(late)
+
+    async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
         """Nobody comes alive after this; see `Dispatcher.close`."""
         self.closing = True
         loading = [task for task in self._actors.values() if not task.done()]
@@ -200,7 +216,8 @@ class Sessions:
         if loading:
             await asyncio.wait(loading)
         actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        doomed = [actor for actor in actors if queued_too or not actor.outlives_server]
+        every = running_too or queued_too
+        doomed = [actor for actor in actors if every or not actor.outlives_server]
         if doomed:
             bound_s = max(actor.ladder_s for actor in doomed) if within_s is None else within_s
             retiring = [asyncio.ensure_future(x.retire(queued_too=queued_too)) for x in doomed]
