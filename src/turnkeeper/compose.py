@@ -29,7 +29,6 @@ from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
-from turnkeeper.store.sqlite import SqliteStore
 
 DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
@@ -103,8 +102,9 @@ class System:
         else:
             await self.custody.let_go(own if self.leaving == "stop" else [])
         await close_agents(self.agents)
-        if isinstance(self.store, SqliteStore):
-            await self.store.close()
+        close = getattr(self.store, "close", None)
+        if close is not None:
+            await close()
         if self.held is not None:
             self.held.release()
 
@@ -234,6 +234,8 @@ async def durable(
     agents: Mapping[str, Agent | Spec], limits: Patch, place: Place, how: Durable = USUAL
 ) -> System:
     """A Turnkeeper whose logs are kept in a data directory, which is held until it closes."""
+    from turnkeeper.store.sqlite import SqliteStore  # not needed in memory, where it takes time
+
     held = place.hold(shared=how.shared, what=how.what)
     try:
         custody = Custody(place.custody)
