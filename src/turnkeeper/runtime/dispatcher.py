@@ -210,6 +210,10 @@ class Dispatcher:
         """The living actor of that session, for whoever wants to look at its state."""
         return self._sessions.if_loaded(session)
 
+    def living(self) -> list[SessionActor]:
+        """The living actors of all sessions, for whoever counts them."""
+        return self._sessions.living()
+
     async def _ask(self, run: str, command: c.Command) -> c.Reply:
         return await self._sessions.ask(await self._sessions.of_run(run), command)
 

@@ -181,6 +181,11 @@ class Fanout:
             for watcher in tail.watchers:
                 watcher.woken(head, self._behind_max)
 
+    @property
+    def watching(self) -> int:
+        """How many watch now."""
+        return sum(len(tail.watchers) for tail in self._tails.values())
+
     async def page(self, session: str, after: int) -> list[Event]:
         return await self._store.read(session, after, PAGE_EVENTS)
 

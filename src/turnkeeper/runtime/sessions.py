@@ -191,6 +191,10 @@ class Sessions:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
+    def living(self) -> list[SessionActor]:
+        """Everybody who is alive here, for whoever counts them."""
+        return [task.result() for task in self._actors.values() if _loaded(task)]
+
     def processes(self) -> list[str]:
         """The processes of the sessions that are alive here."""
         actors = [task.result() for task in self._actors.values() if _loaded(task)]
