@@ -15,7 +15,6 @@ from typing import IO, Any
 import click
 
 from turnkeeper import __version__
-from turnkeeper.cli.values import parse_duration, parse_limit
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -29,6 +28,8 @@ class Duration(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        from turnkeeper.config.durations import parse_duration
+
         try:
             return value if isinstance(value, float) else parse_duration(str(value))
         except ValueError as wrong:
@@ -43,6 +44,8 @@ class LimitOption(click.ParamType[tuple[str, float]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, float]:
+        from turnkeeper.cli.values import parse_limit
+
         try:
             return parse_limit(str(value))
         except ValueError as wrong:

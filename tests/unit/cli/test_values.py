@@ -2,7 +2,8 @@
 
 import pytest
 
-from turnkeeper.cli.values import parse_duration, parse_limit
+from turnkeeper.cli.values import parse_limit
+from turnkeeper.config.durations import parse_duration
 
 
 @pytest.mark.parametrize(
