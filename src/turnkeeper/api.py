@@ -55,6 +55,7 @@ class NewMessage(Asked, kw_only=True):
 class Decision(Asked, kw_only=True):
     decision: Literal["allow", "deny"]
     note: str = ""
+    by: str = ""
 
 
 class Stop(Asked, kw_only=True):

@@ -270,6 +270,66 @@ STORE_NEWER = _add(
          "use that program, or another data directory", 503, -32003)
 )  # fmt: skip
 
+PORT_TAKEN = _add(
+    Code("TK-520", "the port is taken",
+         "end what listens there, or choose another port (0 for any)", 503, -32003)
+)  # fmt: skip
+UNAUTHORIZED = _add(
+    Code("TK-521", "a token is needed",
+         "send Authorization: Bearer with the token in the data directory", 401, -32001)
+)  # fmt: skip
+FORBIDDEN = _add(
+    Code("TK-522", "this token may not do that",
+         "use a token with the scope that is named", 403, -32001)
+)  # fmt: skip
+WRONG_HOST = _add(
+    Code("TK-523", "this server does not go by that name",
+         "add the name to the hosts that are allowed", 421, -32001)
+)  # fmt: skip
+WRONG_ORIGIN = _add(
+    Code("TK-524", "a web page of another origin may not do that",
+         "add the origin to those that are allowed", 403, -32001)
+)  # fmt: skip
+NO_SUCH_PLACE = _add(
+    Code("TK-525", "there is nothing at this address", "see /openapi.json", 404, -32601)
+)
+WRONG_METHOD = _add(
+    Code("TK-526", "this address is not used that way",
+         "use one of the methods that are named", 405, -32601)
+)  # fmt: skip
+TOO_LARGE = _add(
+    Code("TK-527", "the request is larger than it may be",
+         "send less; the operator can raise the bound", 413, -32600)
+)  # fmt: skip
+WRONG_MEDIA = _add(
+    Code("TK-528", "the body is not JSON",
+         "send it as application/json, in UTF-8", 415, -32700)
+)  # fmt: skip
+BUSY = _add(
+    Code("TK-529", "the server has as much to do as it may", "try again in a moment", 503, -32029)
+)
+
+OUTBOX_FULL = _add(
+    Code("TK-530", "the client's outbox is full",
+         "send again when the server is back, discard what waits, or raise the bound", 429, -32029)
+)  # fmt: skip
+UNREACHABLE = _add(
+    Code("TK-531", "the server cannot be reached",
+         "check the address, and that the server runs", 503, -32003)
+)  # fmt: skip
+NOT_TURNKEEPER = _add(
+    Code("TK-532", "what answers there is not a Turnkeeper",
+         "check the address, its path, and what stands between", 502, -32003)
+)  # fmt: skip
+UNACKNOWLEDGED = _add(
+    Code("TK-533", "the server did not acknowledge this message",
+         "send it again with the same key: that never makes it two", 503, -32003)
+)  # fmt: skip
+OTHER_LOG = _add(
+    Code("TK-534", "the session's log is not the one that was watched",
+         "watch it again from its beginning", 409, -32009)
+)  # fmt: skip
+
 CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
 
 

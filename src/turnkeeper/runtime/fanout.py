@@ -128,6 +128,11 @@ class Watcher:
         self._wake.set()
 
     @property
+    def head(self) -> int:
+        """The last event that is known to be there."""
+        return self._tail.head
+
+    @property
     def is_cut(self) -> bool:
         return self._cut_at is not None
 

@@ -1,0 +1,138 @@
+"""What can be done over the network, whichever way it was asked: create, send, stop, answer, wait.
+
+Decides how a request of the API becomes a command, and the checks that belong to its shape. It must
+not know HTTP or WebSocket. Invariant: nothing is answered before it is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from turnkeeper import api
+from turnkeeper.core.commands import Create
+from turnkeeper.core.errors import (
+    KEY_CONFLICT,
+    SESSION_EXISTS,
+    SHUTTING_DOWN,
+    InvalidValue,
+    TurnkeeperError,
+)
+from turnkeeper.core.limits import check_patch
+from turnkeeper.core.records import SessionRecord
+from turnkeeper.gateway.gate import Gate
+from turnkeeper.runtime.fanout import Watcher
+
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+async def create_session(gate: Gate, asked: api.NewSession, key: str | None) -> api.SessionOut:
+    """A new session; the one that this key made, if it has made one."""
+    name = asked.id
+    if name is not None and not _SESSION.fullmatch(name):
+        told = "give 1 to 128 letters, digits and . _ : -, a letter or digit first; or none"
+        raise InvalidValue("id", name, told)
+    if "\0" in asked.cwd:
+        raise InvalidValue("cwd", asked.cwd, "a folder's name has no NUL")
+    if name is None and key is not None:
+        name = "s_" + hashlib.sha256(key.encode()).hexdigest()[:24]
+    limits = check_patch(asked.limits)
+    command = Create(
+        agent=asked.agent, title=asked.title, cwd=asked.cwd, limits=limits, labels=asked.labels
+    )
+    try:
+        name = await gate.dispatcher.create(command, name)
+    except TurnkeeperError as refused:
+        if refused.entry is not SESSION_EXISTS or name is None or key is None:
+            raise
+        record = await gate.dispatcher.session(name)
+        if not _is_of(record, command):
+            told = f"key {key!r} made session {name}, which is not what is asked now"
+            raise TurnkeeperError(KEY_CONFLICT, told, field="Idempotency-Key") from None
+        return api.session_out(record)
+    return api.session_out(await gate.dispatcher.session(name))
+
+
+def _is_of(record: SessionRecord, command: Create) -> bool:
+    return (record.agent, record.title, record.cwd, record.limits, record.labels) == (
+        command.agent, command.title, command.cwd, command.limits, command.labels,
+    )  # fmt: skip
+
+
+async def send(gate: Gate, session: str, asked: api.NewMessage, key: str | None) -> Any:
+    """The message is durable when this returns."""
+    accepted = await gate.dispatcher.send(
+        session,
+        _text(asked),
+        priority=asked.priority,
+        when_busy=asked.when_busy,
+        limits=_limits(asked),
+        key=key,
+        sender=asked.sender,
+    )
+    return api.AcceptedOut(
+        message_id=accepted.message,
+        run_id=accepted.run,
+        seq=accepted.seq,
+        position=accepted.position,
+        duplicate=accepted.duplicate,
+    )
+
+
+def _text(asked: api.NewMessage) -> str:
+    if asked.content is None:
+        if asked.text is None:
+            raise InvalidValue("text", None, "give text, or content")
+        return asked.text
+    if asked.text is not None:
+        raise InvalidValue("content", asked.content, "give text or content, not both")
+    return "\n\n".join(part.text for part in asked.content)
+
+
+def _limits(asked: api.NewMessage) -> dict[str, float]:
+    limits = check_patch(asked.limits)
+    if asked.deadline_s is None:
+        return limits
+    if limits.setdefault("deadline_s", asked.deadline_s) != asked.deadline_s:
+        told = f"limits.deadline_s is {limits['deadline_s']:g}; give one of them"
+        raise InvalidValue("deadline_s", asked.deadline_s, told)
+    try:
+        return check_patch(limits)
+    except InvalidValue as refused:
+        allowed = refused.what.rpartition("not allowed: ")[2]
+        raise InvalidValue("deadline_s", asked.deadline_s, allowed) from None
+
+
+async def stop(gate: Gate, run: str, by: str) -> api.StopOut:
+    told = await gate.dispatcher.stop(run, by)
+    return api.StopOut(run=told.run, state=told.state, changed=told.changed)
+
+
+async def answer_approval(gate: Gate, approval: str, asked: api.Decision) -> api.ApprovalOut:
+    """The first answer wins; a later one is refused."""
+    allow = asked.decision == "allow"
+    await gate.dispatcher.answer(approval, allow=allow, by=asked.by, note=asked.note)
+    return api.approval_out(await gate.dispatcher.approval(approval))
+
+
+async def look(gate: Gate, run: str) -> api.RunOut:
+    """A run: what is recorded of it, and what is alive."""
+    record = await gate.dispatcher.run(run)
+    try:
+        view = await gate.dispatcher.look(run)
+    except TurnkeeperError as refused:
+        if refused.entry is not SHUTTING_DOWN:
+            raise
+        view = None
+    return api.run_out(record, view)
+
+
+async def watch(gate: Gate, session: str, after: int) -> Watcher:
+    """A watcher after that cursor, which must be one of the log."""
+    watcher = await gate.dispatcher.watch(session, after)
+    if after > watcher.head:
+        watcher.close()
+        told = f"the log of session {session} ends at {watcher.head}; begin again at 0"
+        raise InvalidValue("after", after, told)
+    return watcher

@@ -1,0 +1,193 @@
+"""Reading what is asked: bodies, query strings and headers, each within its bound.
+
+Decides which bytes are a request we can take. It must not know what the request is for. Invariant:
+what is wrong is refused with the name of its field before anything is done; no more of a body is
+kept than may be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive
+
+from turnkeeper.core.errors import BUSY, TOO_LARGE, WRONG_MEDIA, InvalidValue
+from turnkeeper.gateway.answers import NotAllowed, Refusal
+
+_T = TypeVar("_T")
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+CLOSE = (b"connection", b"close")
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?", re.S)
+_MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `\$\.?(.*)`)?", re.S)
+_AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.S)
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
+
+_KEY = re.compile(r"[\x21-\x7e]{1,256}")
+_PYTHON = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict}
+
+
+class Gone(Exception):
+    """Whoever asked is no longer there."""
+
+
+# Bodies --------------------------------------------------------------------------------------
+
+
+async def read_body(headers: RawHeaders, receive: Receive, most: int, within_s: float) -> bytes:
+    """The whole body. One that is too large is refused as early as that can be seen."""
+    told = _length(headers)
+    if told is not None and told > most:
+        raise _too_large(f"a body of {told} bytes", most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part: bytes = message.get("body", b"")
+                size += len(part)
+                if size > most:
+                    raise _too_large("the body", most)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        told_late = f"the body did not come within {within_s:g} s"
+        raise Refusal(BUSY, told_late, status=408, headers=[CLOSE]) from None
+
+
+def _too_large(what: str, most: int) -> Refusal:
+    return Refusal(TOO_LARGE, f"{what} is more than {most} bytes", headers=[CLOSE], most=most)
+
+
+def _length(headers: RawHeaders) -> int | None:
+    given = header(headers, b"content-length")
+    return int(given) if given is not None and given.isascii() and given.isdigit() else None
+
+
+def check_media(headers: RawHeaders) -> None:
+    """A body that says it is something else than JSON is not guessed at."""
+    given = header(headers, b"content-type")
+    if given is None:
+        raise Refusal(WRONG_MEDIA, "the body has no Content-Type", field="Content-Type")
+    kind, _, parameters = given.lower().partition(";")
+    charset = parameters.strip().removeprefix("charset=").strip('" ')
+    if kind.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        told = f"the body is {given[:80]!r}"
+        raise Refusal(WRONG_MEDIA, told, field="Content-Type")
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    """The body in its shape, or a refusal that names the field."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as wrong:
+        raise _named(str(wrong), lambda: msgspec.json.decode(body)) from None
+    except UnicodeDecodeError:
+        raise NotAllowed("body", "the body is not UTF-8") from None
+    except msgspec.DecodeError as wrong:
+        raise NotAllowed("body", f"the body is not JSON: {wrong}") from None
+    except RecursionError:
+        raise NotAllowed("body", "the body is nested too deeply") from None
+
+
+def _named(told: str, whole: Any) -> NotAllowed:
+    """What was wrong, with the field that it was wrong in, and its value if it can be shown."""
+    for pattern, words in ((_UNKNOWN, "is not known here"), (_MISSING, "is missing")):
+        found = pattern.fullmatch(told)
+        if found:
+            field = ".".join(part for part in (found[2], found[1]) if part)
+            return NotAllowed(field, f"{field[:80]} {words}")
+    found = _AT.fullmatch(told)
+    if not found or not found[2]:
+        return NotAllowed("body", f"the body is not allowed: {told}")
+    field, value = _walk(found[2], found[1], whole)
+    return NotAllowed(field, f"{field} = {_shown(value)} is not allowed: {found[1]}")
+
+
+def _walk(path: str, told: str, whole: Any) -> tuple[str, object]:
+    """The value at a path, and the path with the name of the entry that a `[...]` hides."""
+    try:
+        value = whole()
+    except (ValueError, RecursionError):
+        return path, "…"
+    named = ""
+    got = _PYTHON.get(told.rpartition("got `")[2].rstrip("`"))
+    for name, index in _STEP.findall(path):
+        if name:
+            named = f"{named}.{name}" if named else name
+            value = value.get(name) if isinstance(value, dict) else None
+        elif index:
+            named += f"[{index}]"
+            value = value[int(index)] if isinstance(value, list) else None
+        elif isinstance(value, dict):
+            suspects = [k for k, v in value.items() if got is None or isinstance(v, got)]
+            key = suspects[0] if suspects else "…"
+            named, value = f"{named}.{key}", value.get(key)
+    return named, value
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+# Query strings -------------------------------------------------------------------------------
+
+
+def decode_query(raw: bytes, shape: type[_T]) -> _T:
+    """The query in its shape; what is given twice, or is no text, is refused."""
+    lists = {
+        field.encode_name
+        for field in msgspec.structs.fields(shape)  # type: ignore[arg-type]
+        if msgspec.inspect.type_info(field.type).__class__ is msgspec.inspect.ListType
+    }
+    given: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
+        )
+    except ValueError:
+        raise NotAllowed("query", "the query is not text in UTF-8, or too long") from None
+    for name, value in pairs:
+        if name in lists:
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            raise InvalidValue(name, value, "it is given twice")
+        else:
+            given[name] = value
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as wrong:
+        raise _named(str(wrong), lambda: given) from None
+
+
+# Headers -------------------------------------------------------------------------------------
+
+
+def header(headers: RawHeaders, name: bytes) -> str | None:
+    """The value of a header; the first, if there are several."""
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+def idempotency_key(headers: RawHeaders) -> str | None:
+    given = [value.decode("latin-1") for key, value in headers if key == b"idempotency-key"]
+    if not given:
+        return None
+    if len(given) > 1 or not _KEY.fullmatch(given[0]):
+        told = "give 1 to 256 visible ASCII characters, once"
+        raise InvalidValue("Idempotency-Key", given[0], told)
+    return given[0]
