@@ -34,6 +34,7 @@ from turnkeeper.runtime.journal import PAUSE_MAX_S, PAUSE_S
 from turnkeeper.runtime.snapshots import Snapshots
 from turnkeeper.runtime.supervisor import Supervisor
 from turnkeeper.runtime.surroundings import Closed, Surroundings
+from turnkeeper.runtime.told import tell_ended
 from turnkeeper.runtime.waiters import Waiters
 
 log = logging.getLogger("turnkeeper.session")
@@ -76,6 +77,8 @@ class SessionActor:
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._fired_out = False
+        self._ran = machine.state.active
+        """What ran after the last look."""
         self._waiters = Waiters()
         self._snapshots = Snapshots(around.store, around.snapshot_every)
         self.used_at = self._loop.time()
@@ -263,6 +266,7 @@ class SessionActor:
         for event in step.events:
             if type(event.data) is RunEnded:
                 self._told(event, event.data)
+        self._ran = self.machine.state.active
         if self._idle is not None and self.machine.state.active is None and not self._idle.done():
             self._idle.set_result(None)
         self._arm()
@@ -274,9 +278,8 @@ class SessionActor:
             self._supervisor.do(effect)
 
     def _told(self, event: Event, data: RunEnded) -> None:
-        outcome = data.outcome
-        log.info("run %s %s/%s %s", event.run, outcome.kind, outcome.reason, outcome.detail)
-        self._waiters.tell(event.run or "", outcome)
+        tell_ended(self.machine.state.agent, event, data, self._ran)
+        self._waiters.tell(event.run or "", data.outcome)
 
     # The store -------------------------------------------------------------------------------
 
