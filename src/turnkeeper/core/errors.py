@@ -330,6 +330,10 @@ OTHER_LOG = _add(
          "watch it again from its beginning", 409, -32009)
 )  # fmt: skip
 
+MISSING_PART = _add(
+    Code("TK-540", "a part that this needs is not installed", "install what is named", 500, -32603)
+)
+
 CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
 
 
