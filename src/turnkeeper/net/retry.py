@@ -68,7 +68,8 @@ def wait_before_retry_s(
         return None
     match failure.kind:
         case "status":
-            wait_s = _after_status(failure, chance)
+            again = not limits.refused_tries or failure.tries < limits.refused_tries
+            wait_s = _after_status(failure, chance) if again else None
         case "connect":
             again = failure.tries < limits.connect_tries
             wait_s = _backoff_s(0.2, failure.tries, chance) if again else None

@@ -34,13 +34,15 @@ class HttpLimits:
     deadline_s: float = 3600.0
     lost_tries: int = 2
     """Tries of an idempotent request whose connection was lost or silent."""
+    refused_tries: int = 0
+    """Tries of one that is refused for now (429, 503, 529); 0: as many as the deadline allows."""
     body_bytes: int = 64 * 1024 * 1024
     line_bytes: int = 16 * 1024 * 1024
     """In a stream: the longest run of bytes without a line end."""
     redirects: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("connect_s", "write_s", "first_byte_s", "idle_s"):
+        for name in ("connect_s", "write_s", "first_byte_s", "idle_s", "refused_tries"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be 0 (off) or more")
         for name in ("deadline_s", "connect_tries", "lost_tries", "body_bytes", "line_bytes"):

@@ -1,0 +1,1 @@
+"""The client, against the real gateway, over a network that breaks."""
