@@ -30,6 +30,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/actor.py::SessionActor._reload": "a log is read until it can be read",
     "src/turnkeeper/observe/several.py::Several.stored": "an observer's fault is its own",
     "src/turnkeeper/observe/logs.py::Lines.emit": "a bad log call must not harm whoever logs",
+    "src/turnkeeper/store/sqlite_lane.py::Lane._work": "nobody may wait for a dead thread",
     "src/turnkeeper/worker/load.py::_import_file": USER_CODE,
     "src/turnkeeper/worker/load.py::_import_module": USER_CODE,
     "src/turnkeeper/worker/serve.py::Worker._async_word": USER_CODE,

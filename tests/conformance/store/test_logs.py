@@ -1,65 +1,17 @@
-"""What every event store keeps: order, wholeness, fences, one ending for each run.
-
-A new store is added to `STORES` and has to pass all of it.
-"""
+"""What every event store keeps: order, wholeness, fences, one ending for each run."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
-
 import pytest
 
+from tests.conformance.store.kit import Bench, accepted, batch, ended, seqs
 from tests.helpers.shell import event
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import Fenced
-from turnkeeper.core.outcome import Kind, Outcome, Seen
 from turnkeeper.ports import Batch, EventStore, OutOfOrder
-from turnkeeper.store.memory import MemoryStore
-
-Factory = Callable[[], Awaitable[EventStore]]
 
 
-async def memory() -> EventStore:
-    return MemoryStore()
-
-
-STORES: dict[str, Factory] = {"memory": memory}
-
-
-@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
-def factory(request: pytest.FixtureRequest) -> Factory:
-    made: Factory = request.param
-    return made
-
-
-def with_store(factory: Factory, test: Callable[[EventStore], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        await test(await factory())
-
-    asyncio.run(main())
-
-
-def ended(seq: int, run: str, session: str = "s_1") -> e.Event:
-    outcome = Outcome(Kind.COMPLETED, "end_turn", "", Seen(), 0.0)
-    return event(seq, e.RunEnded(outcome), session=session, run=run)
-
-
-def accepted(seq: int, run: str, session: str = "s_1") -> e.Event:
-    message = "m" + run.removeprefix("r")
-    return event(seq, e.MessageAccepted(message, run, "hello"), session=session, run=run)
-
-
-def batch(*events: e.Event, epoch: int = 1, unfinished: bool = True) -> Batch:
-    return Batch(events[0].session, epoch, events, unfinished)
-
-
-async def seqs(store: EventStore, session: str = "s_1", after: int = 0) -> list[int]:
-    return [found.seq for found in await store.read(session, after, 1000)]
-
-
-def test_events_are_read_in_the_order_in_which_they_were_written(factory: Factory) -> None:
+def test_events_are_read_in_the_order_in_which_they_were_written(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         written = [event(n) for n in range(1, 6)]
@@ -67,10 +19,10 @@ def test_events_are_read_in_the_order_in_which_they_were_written(factory: Factor
         await store.append(batch(*written[2:], epoch=epoch))
         assert await store.read("s_1", 0, 1000) == written
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_what_is_read_is_all_that_was_written(factory: Factory) -> None:
+def test_what_is_read_is_all_that_was_written(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         data = e.ToolStartedFact("t", "Bash", {"command": "ls", "env": {"A": None, "é": [1, 2.5]}})
@@ -78,11 +30,11 @@ def test_what_is_read_is_all_that_was_written(factory: Factory) -> None:
         await store.append(batch(written, epoch=epoch))
         assert await store.read("s_1", 0, 1) == [written]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
 @pytest.mark.parametrize("first", [1, 2, 4, 9])
-def test_a_batch_that_does_not_follow_the_log_is_refused(factory: Factory, first: int) -> None:
+def test_a_batch_that_does_not_follow_the_log_is_refused(bench: Bench, first: int) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(event(1), event(2), epoch=epoch))
@@ -90,10 +42,10 @@ def test_a_batch_that_does_not_follow_the_log_is_refused(factory: Factory, first
             await store.append(batch(event(first), epoch=epoch))
         assert await seqs(store) == [1, 2]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(factory: Factory) -> None:
+def test_a_batch_is_stored_whole_or_not_at_all(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(accepted(1, "r_1"), ended(2, "r_1"), epoch=epoch))
@@ -102,10 +54,10 @@ def test_a_batch_is_stored_whole_or_not_at_all(factory: Factory) -> None:
         assert await store.head("s_1") == 2
         assert await store.session_of("r_2") is None
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_refused_batch_does_not_change_what_is_unfinished(factory: Factory) -> None:
+def test_a_refused_batch_does_not_change_what_is_unfinished(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(event(1), epoch=epoch, unfinished=True))
@@ -113,10 +65,10 @@ def test_a_refused_batch_does_not_change_what_is_unfinished(factory: Factory) ->
             await store.append(batch(event(1), epoch=epoch, unfinished=False))
         assert await store.unfinished() == ["s_1"]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_second_ending_of_a_run_is_refused(factory: Factory) -> None:
+def test_a_second_ending_of_a_run_is_refused(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(ended(1, "r_1"), epoch=epoch))
@@ -124,31 +76,31 @@ def test_a_second_ending_of_a_run_is_refused(factory: Factory) -> None:
             await store.append(batch(ended(2, "r_1"), epoch=epoch))
         assert await seqs(store) == [1]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_two_endings_of_a_run_in_one_batch_are_refused(factory: Factory) -> None:
+def test_two_endings_of_a_run_in_one_batch_are_refused(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         with pytest.raises(OutOfOrder):
             await store.append(batch(ended(1, "r_1"), ended(2, "r_1"), epoch=epoch))
         assert await store.head("s_1") == 0
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_endings_of_several_runs_are_taken(factory: Factory) -> None:
+def test_endings_of_several_runs_are_taken(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(ended(1, "r_1"), ended(2, "r_2"), epoch=epoch))
         await store.append(batch(ended(3, "r_3"), epoch=epoch))
         assert await store.head("s_1") == 3
 
-    with_store(factory, test)
+    bench.run(test)
 
 
 def test_a_batch_that_was_refused_for_its_ending_leaves_no_trace_of_other_endings(
-    factory: Factory,
+    bench: Bench,
 ) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
@@ -158,18 +110,18 @@ def test_a_batch_that_was_refused_for_its_ending_leaves_no_trace_of_other_ending
         await store.append(batch(ended(2, "r_2"), epoch=epoch))
         assert await seqs(store) == [1, 2]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_each_claim_is_a_larger_epoch(factory: Factory) -> None:
+def test_each_claim_is_a_larger_epoch(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epochs = [await store.claim("s_1") for _ in range(3)]
         assert epochs == sorted(set(epochs))
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_an_owner_whose_epoch_is_over_writes_nothing(factory: Factory) -> None:
+def test_an_owner_whose_epoch_is_over_writes_nothing(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         old = await store.claim("s_1")
         new = await store.claim("s_1")
@@ -180,11 +132,11 @@ def test_an_owner_whose_epoch_is_over_writes_nothing(factory: Factory) -> None:
             await store.append(batch(event(2), epoch=old))
         assert await seqs(store) == [1]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
 def test_an_owner_whose_epoch_is_over_is_fenced_even_if_its_batch_is_out_of_order(
-    factory: Factory,
+    bench: Bench,
 ) -> None:
     async def test(store: EventStore) -> None:
         old = await store.claim("s_1")
@@ -193,18 +145,18 @@ def test_an_owner_whose_epoch_is_over_is_fenced_even_if_its_batch_is_out_of_orde
         with pytest.raises(Fenced):
             await store.append(batch(event(1), epoch=old))
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_nobody_writes_to_a_session_that_was_never_claimed(factory: Factory) -> None:
+def test_nobody_writes_to_a_session_that_was_never_claimed(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         with pytest.raises(Fenced):
             await store.append(batch(event(1), epoch=1))
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_claim_of_one_session_leaves_the_others_alone(factory: Factory) -> None:
+def test_a_claim_of_one_session_leaves_the_others_alone(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.claim("s_2")
@@ -212,7 +164,7 @@ def test_a_claim_of_one_session_leaves_the_others_alone(factory: Factory) -> Non
         await store.append(batch(event(1), epoch=epoch))
         assert await seqs(store) == [1]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
 @pytest.mark.parametrize(
@@ -220,45 +172,45 @@ def test_a_claim_of_one_session_leaves_the_others_alone(factory: Factory) -> Non
     [(0, 3, [1, 2, 3]), (2, 2, [3, 4]), (4, 10, [5]), (5, 10, []), (9, 10, [])],
 )
 def test_reading_begins_after_the_cursor_and_keeps_the_limit(
-    factory: Factory, after: int, limit: int, expected: list[int]
+    bench: Bench, after: int, limit: int, expected: list[int]
 ) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         await store.append(batch(*[event(n) for n in range(1, 6)], epoch=epoch))
         assert [found.seq for found in await store.read("s_1", after, limit)] == expected
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_an_unknown_session_is_empty(factory: Factory) -> None:
+def test_an_unknown_session_is_empty(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         assert await store.head("s_9") == 0
         assert await store.read("s_9", 0, 10) == []
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_the_head_is_the_last_events_number(factory: Factory) -> None:
+def test_the_head_is_the_last_events_number(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         assert await store.head("s_1") == 0
         await store.append(batch(event(1), event(2), epoch=epoch))
         assert await store.head("s_1") == 2
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_sessions_do_not_see_each_other(factory: Factory) -> None:
+def test_sessions_do_not_see_each_other(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         for session in ("s_1", "s_2"):
             epoch = await store.claim(session)
             await store.append(Batch(session, epoch, [event(1, session=session)], unfinished=True))
         assert [found.session for found in await store.read("s_2", 0, 10)] == ["s_2"]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_session_is_unfinished_as_long_as_its_last_batch_says_so(factory: Factory) -> None:
+def test_a_session_is_unfinished_as_long_as_its_last_batch_says_so(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         assert await store.unfinished() == []
@@ -269,10 +221,10 @@ def test_a_session_is_unfinished_as_long_as_its_last_batch_says_so(factory: Fact
         await store.append(batch(event(3), epoch=epoch, unfinished=True))
         assert await store.unfinished() == ["s_1"]
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_run_is_found_by_its_acceptance_and_by_its_return_to_the_queue(factory: Factory) -> None:
+def test_a_run_is_found_by_its_acceptance_and_by_its_return_to_the_queue(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         again = event(2, e.RunRequeued("m_1", "r_1", "lost"), run="r_1-2")
@@ -281,14 +233,14 @@ def test_a_run_is_found_by_its_acceptance_and_by_its_return_to_the_queue(factory
         assert await store.session_of("r_1-2") == "s_1"
         assert await store.session_of("r_9") is None
 
-    with_store(factory, test)
+    bench.run(test)
 
 
-def test_a_run_that_merely_started_a_child_is_not_where_the_child_is(factory: Factory) -> None:
+def test_a_run_that_merely_started_a_child_is_not_where_the_child_is(bench: Bench) -> None:
     async def test(store: EventStore) -> None:
         epoch = await store.claim("s_1")
         child = event(2, e.ChildStarted("r_9", "s_2"), run="r_1")
         await store.append(batch(accepted(1, "r_1"), child, epoch=epoch))
         assert await store.session_of("r_9") is None
 
-    with_store(factory, test)
+    bench.run(test)

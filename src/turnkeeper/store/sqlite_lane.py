@@ -1,0 +1,142 @@
+"""A lane: one thread that works for the event loop, on what only it may touch.
+
+Decides when the thread is woken, and that what came meanwhile goes to it together. It must not know
+what the work is. Invariant: there is one hop to the thread and one back for a whole group, and no
+lock in between; whatever happens, each piece of work gets its answer once; nothing waits for a
+thread that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from turnkeeper.core.errors import StoreDown
+
+CLOSING_S = 30.0
+"""So long a thread is waited for that has still to store what it was given."""
+
+_Work = TypeVar("_Work")
+_In = TypeVar("_In", contravariant=True)
+
+
+class Worker(Protocol[_In]):
+    """What lives in the thread. An answer that is an exception is raised to whoever asked."""
+
+    def run(self, group: Sequence[_In]) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class Lane(Generic[_Work]):
+    """Used from one event loop. With `gather_s`, groups of several follow each other by at least
+    that time: then more of them come together, and each costs less."""
+
+    def __init__(self, name: str, make: Callable[[], Worker[_Work]], gather_s: float = 0.0) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._make = make
+        self._gather_s = gather_s
+        self._inbox: SimpleQueue[list[tuple[_Work, asyncio.Future[Any]]] | None] = SimpleQueue()
+        self._waiting: list[tuple[_Work, asyncio.Future[Any]]] = []
+        self._busy = True
+        self._closed = False
+        self._handed_at = 0.0
+        self._opened: asyncio.Future[Any] = self._loop.create_future()
+        self._ended: asyncio.Future[Any] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._work, name=f"turnkeeper-{name}", daemon=True)
+
+    # On the loop -----------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Raises what the worker's making raised."""
+        self._thread.start()
+        await self._opened
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def put(self, work: _Work) -> asyncio.Future[Any]:
+        """Its answer to be. Who no longer waits for it does not stop it."""
+        if self._closed:
+            raise StoreDown("the store is closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((work, future))
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._hand_over)
+        return future
+
+    async def close(self) -> None:
+        """What was put is still done. A second time changes nothing."""
+        if not self._closed:
+            self._closed = True
+            if not self._busy:
+                self._busy = True
+                self._hand_over()
+        if self._thread.ident is not None:
+            await asyncio.wait([self._ended], timeout=CLOSING_S)
+
+    def _hand_over(self) -> None:
+        """All that waits, at once. `_busy` from the first that waits until none does."""
+        if self._waiting:
+            group, self._waiting = self._waiting, []
+            self._handed_at = self._loop.time()
+            self._inbox.put(group)
+        elif self._closed:
+            self._inbox.put(None)
+        else:
+            self._busy = False
+
+    def _is_open(self, fault: BaseException | None) -> None:
+        _answer(self._opened, fault)
+        if fault is not None:
+            self._closed = True
+            _answer(self._ended, None)
+        self._hand_over()
+
+    def _deliver(self, group: list[tuple[_Work, asyncio.Future[Any]]], answers: list[Any]) -> None:
+        for (_, future), answer in zip(group, answers, strict=True):
+            _answer(future, answer)
+        if len(group) > 1 and self._gather_s and not self._closed:
+            left_s = self._handed_at + self._gather_s - self._loop.time()
+            if left_s > 0:
+                self._loop.call_later(left_s, self._hand_over)
+                return
+        self._hand_over()
+
+    # In the thread ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            worker = self._make()
+        except Exception as fault:
+            self._post(self._is_open, fault)
+            return
+        self._post(self._is_open, None)
+        while (group := self._inbox.get()) is not None:
+            try:
+                answers = worker.run([work for work, _ in group])
+            except Exception as fault:
+                answers = [fault] * len(group)
+            self._post(self._deliver, group, answers)
+        worker.close()
+        self._post(_answer, self._ended, None)
+
+    def _post(self, function: Callable[..., None], *given: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *given)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._inbox.put(None)
+
+
+def _answer(future: asyncio.Future[Any], answer: Any) -> None:
+    if future.done():
+        return
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

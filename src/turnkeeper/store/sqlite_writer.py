@@ -1,0 +1,294 @@
+"""The one writer of a database: a group of appends, claims and snapshots in one transaction.
+
+Decides order, fences and uniqueness, by what the database says. It must not know threads, nor who
+waits. Invariant: what is answered with success is on disk; an append and its fence are one
+transaction; what is wrong with one piece of work is its own, and does not touch its neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import apsw
+
+from turnkeeper.core import records as r
+from turnkeeper.core.errors import Fenced, StoreDown
+from turnkeeper.ports import Batch, OutOfOrder, Snapshot
+from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of, is_full
+from turnkeeper.store.sqlite_records import SecondEnding, put_changes
+
+CHUNK_BYTES, CHUNK_EVENTS = 65536, 256
+"""A chunk is no larger, unless one event is. What reads an event reads its whole chunk."""
+
+KNOWN_MAX = 100_000
+
+_MISTAKES = (ValueError, TypeError, OverflowError)
+"""What a batch that cannot be stored at all may raise."""
+
+_EVERYBODYS = (
+    apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError,
+    apsw.CantOpenError, apsw.CorruptError, apsw.NotADBError, apsw.NoMemError,
+)  # fmt: skip
+
+WAL_MAX_PAGES = 16_000
+"""With so many pages in it, the write-ahead log is brought in before anything else is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    session: str
+    epoch: int
+    snapshot: Snapshot
+
+
+class Probe:
+    """Can it be written?"""
+
+
+class Settle:
+    """Bring in what is left in the write-ahead log."""
+
+
+Work: TypeAlias = Batch | Claim | Save | Probe | Settle
+
+
+@dataclass(slots=True)
+class _Log:
+    """What this writer last knew of a log. The database has the last word."""
+
+    n: int
+    epoch: int
+    head: int
+    unfinished: bool
+
+
+class Writer:
+    """Owns the connection that it is given."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self.wal_pages = 0
+        self._connection = connection
+        self._path = path
+        self._file = _identity(path)
+        self._execute = connection.cursor().execute
+        self._known: dict[str, _Log] = {}
+        self._damage: str | None = None
+        connection.set_wal_hook(self._count_wal)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def run(self, group: Sequence[Work]) -> list[Any]:
+        """The answer to each, in order; an exception is one too."""
+        answers = self._try(group)
+        if isinstance(answers, list):
+            return answers
+        if len(group) == 1 or self._concerns_all(answers):
+            return [self._told(answers) for _ in group]
+        return [self._alone(work) for work in group]
+
+    def _alone(self, work: Work) -> Any:
+        """It may have been another's fault; and what needs little room may have it where all
+        together did not."""
+        answers = self._try([work])
+        return answers[0] if isinstance(answers, list) else self._told(answers)
+
+    def _try(self, group: Sequence[Work]) -> list[Any] | Exception:
+        """All of the group in one transaction, or why there was none."""
+        if self._refused() is not None:
+            return [self._refused() for _ in group]
+        try:
+            self._execute("BEGIN IMMEDIATE")
+            answers = [self._do(work) for work in group]
+            self._execute("COMMIT")
+        except (apsw.Error, *_MISTAKES) as error:
+            self._known.clear()
+            return error
+        finally:
+            if self._connection.in_transaction:
+                with contextlib.suppress(apsw.Error):
+                    self._execute("ROLLBACK")
+        if self.wal_pages > WAL_MAX_PAGES or any(isinstance(work, Settle) for work in group):
+            # It is stored: a fault in here is met by the next who writes.
+            with contextlib.suppress(apsw.Error):
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return answers
+
+    def _do(self, work: Work) -> Any:
+        try:
+            match work:
+                case Batch():
+                    return self._append(work)
+                case Claim(session):
+                    return self._claim(session)
+                case Save():
+                    return self._save(work)
+                case Probe():
+                    self._execute("UPDATE meta SET value = value + 1 WHERE name = 'probes'")
+                case Settle():
+                    pass
+        except (Fenced, OutOfOrder) as refused:
+            return refused
+        return None
+
+    # Logs ------------------------------------------------------------------------------------
+
+    def _append(self, batch: Batch) -> None:
+        changes = r.changes(batch.events)
+        if not changes:
+            self._put(batch)
+            return
+        self._execute("SAVEPOINT batch")
+        try:
+            log = self._put(batch)
+            put_changes(self._execute, log.n, changes)
+        except (SecondEnding, OutOfOrder, Fenced) as refused:
+            self._known.pop(batch.session, None)
+            self._execute("ROLLBACK TO batch")
+            self._execute("RELEASE batch")
+            if isinstance(refused, SecondEnding):
+                raise OutOfOrder(f"{refused} would end twice") from refused
+            raise
+        self._execute("RELEASE batch")
+
+    def _put(self, batch: Batch) -> _Log:
+        """The fence, the head and the lines."""
+        events, first = batch.events, batch.events[0].seq if batch.events else 0
+        log = self._known.get(batch.session)
+        if log is None or log.epoch != batch.epoch or (events and log.head + 1 != first):
+            log = self._check(batch, first)
+        head = log.head + len(events)
+        if [event.seq for event in events] != list(range(log.head + 1, head + 1)):
+            raise OutOfOrder(f"the events of a batch after {log.head} are not in order")
+        at = events[-1].at if events else None
+        if log.unfinished == batch.unfinished:
+            self._execute(
+                "UPDATE logs SET head = ?, updated_at = ifnull(?, updated_at)"
+                " WHERE n = ? AND epoch = ? AND head = ?",
+                (head, at, log.n, log.epoch, log.head),
+            )
+        else:
+            self._execute(
+                "UPDATE logs SET head = ?, updated_at = ifnull(?, updated_at), unfinished = ?"
+                " WHERE n = ? AND epoch = ? AND head = ?",
+                (head, at, batch.unfinished, log.n, log.epoch, log.head),
+            )
+        if not self._connection.changes():
+            self._check(batch, first)  # somebody else wrote since we last knew
+            return self._put(batch)
+        if events:
+            self._put_lines(log.n, first, batch.encoded())
+        log.head, log.unfinished = head, batch.unfinished
+        return log
+
+    def _check(self, batch: Batch, first: int) -> _Log:
+        """What the database says of this log, if it lets the batch in."""
+        self._known.pop(batch.session, None)
+        found = self._execute(
+            "SELECT n, epoch, head, unfinished FROM logs WHERE id = ?", (batch.session,)
+        ).fetchall()
+        log = _log_of(found[0]) if found else None
+        if log is None or log.epoch != batch.epoch:
+            raise Fenced(batch.session, batch.epoch)
+        if batch.events and log.head + 1 != first:
+            raise OutOfOrder(f"event {first} does not follow {log.head}")
+        self._know(batch.session, log)
+        return log
+
+    def _put_lines(self, log: int, first: int, lines: Sequence[bytes]) -> None:
+        for start, end in _cut(lines):
+            self._execute(
+                "INSERT INTO chunks (log, first, body) VALUES (?, ?, ?)",
+                (log, first + start, b"\n".join(lines[start:end])),
+            )
+
+    def _claim(self, session: str) -> int:
+        found = self._execute(
+            "INSERT INTO logs (id, epoch)"
+            " VALUES (?, 1 + (SELECT value FROM meta WHERE name = 'epoch_floor'))"
+            " ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1"
+            " RETURNING n, epoch, head, unfinished",
+            (session,),
+        ).fetchall()
+        log = _log_of(found[0])
+        self._know(session, log)
+        return log.epoch
+
+    def _save(self, save: Save) -> None:
+        self._execute(
+            "INSERT OR REPLACE INTO snapshots (log, seq, state)"
+            " SELECT n, ?, ? FROM logs WHERE id = ? AND epoch = ?",
+            (save.snapshot.seq, save.snapshot.state, save.session, save.epoch),
+        )
+        if not self._connection.changes():
+            raise Fenced(save.session, save.epoch)
+
+    def _know(self, session: str, log: _Log) -> None:
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[session] = log
+
+    # Faults ----------------------------------------------------------------------------------
+
+    def _concerns_all(self, error: Exception) -> bool:
+        """Nobody can write: there is no use in trying one by one."""
+        full = is_full(error, self._connection.system_errno)
+        return isinstance(error, _EVERYBODYS) and not full
+
+    def _told(self, error: Exception) -> Exception:
+        if not isinstance(error, apsw.Error):
+            return error
+        fault = fault_of(error, self._path, self._connection.system_errno)
+        if isinstance(fault, StoreDamaged):
+            self._damage = fault.what
+        return fault
+
+    def _refused(self) -> StoreDown | None:
+        """Why nothing may be written: what would be written now would be lost."""
+        if self._damage is not None:
+            return StoreDamaged(self._damage)
+        if _identity(self._path) != self._file:
+            told = f"the database {self._path} was removed or replaced while it was in use"
+            return StoreDown(f"{told}; start the server again")
+        return None
+
+    def _count_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.wal_pages = pages
+        return apsw.SQLITE_OK
+
+
+def _log_of(row: Sequence[Any]) -> _Log:
+    n, epoch, head, unfinished = row
+    return _Log(n, epoch, head, bool(unfinished))
+
+
+def _cut(lines: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Where to cut, so that no chunk is too large."""
+    if len(lines) <= CHUNK_EVENTS and sum(map(len, lines)) <= CHUNK_BYTES:
+        return [(0, len(lines))]
+    cuts, start, size = [], 0, 0
+    for number, line in enumerate(lines):
+        if number > start and (size + len(line) > CHUNK_BYTES or number - start == CHUNK_EVENTS):
+            cuts.append((start, number))
+            start, size = number, 0
+        size += len(line)
+    cuts.append((start, len(lines)))
+    return cuts
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
