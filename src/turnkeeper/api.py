@@ -7,15 +7,23 @@ what is here is what `/openapi.json` says.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from turnkeeper.core.commands import NextClock, RunView
+from turnkeeper.core.commands import Abilities, NextClock, RunView
 from turnkeeper.core.errors import ending_code
 from turnkeeper.core.events import Priority, WhenBusy
 from turnkeeper.core.outcome import Kind, Outcome, Seen
 from turnkeeper.core.records import ApprovalRecord, ApprovalState, RunRecord, SessionRecord
+
+Name = Annotated[str, Meta(max_length=128)]
+Line = Annotated[str, Meta(max_length=500)]
+Path = Annotated[str, Meta(max_length=4096)]
+Note = Annotated[str, Meta(max_length=10_000)]
+Label = Annotated[str, Meta(min_length=1, max_length=64)]
+Labels = Annotated[dict[Label, Annotated[str, Meta(max_length=256)]], Meta(max_length=32)]
 
 # Asked ---------------------------------------------------------------------------------------
 
@@ -27,12 +35,12 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class NewSession(Asked, kw_only=True):
     """`id` is a name of your own for it; without one it gets one."""
 
-    agent: str
-    id: str | None = None
-    title: str = ""
-    cwd: str = ""
+    agent: Name
+    id: Name | None = None
+    title: Line = ""
+    cwd: Path = ""
     limits: dict[str, float] = {}
-    labels: dict[str, str] = {}
+    labels: Labels = {}
 
 
 class TextPart(Asked, kw_only=True):
@@ -44,22 +52,22 @@ class NewMessage(Asked, kw_only=True):
     """`text`, or `content` in parts. `deadline_s` is the same as `limits.deadline_s`."""
 
     text: str | None = None
-    content: list[TextPart] | None = None
+    content: Annotated[list[TextPart], Meta(min_length=1, max_length=1000)] | None = None
     priority: Priority = "person"
     when_busy: WhenBusy = "queue"
     deadline_s: float | None = None
     limits: dict[str, float] = {}
-    sender: str = ""
+    sender: Line = ""
 
 
 class Decision(Asked, kw_only=True):
     decision: Literal["allow", "deny"]
-    note: str = ""
-    by: str = ""
+    note: Note = ""
+    by: Line = ""
 
 
 class Stop(Asked, kw_only=True):
-    by: str = ""
+    by: Line = ""
 
 
 # Answered ------------------------------------------------------------------------------------
@@ -152,6 +160,10 @@ class AgentOut(msgspec.Struct, kw_only=True):
     outlives_server: bool = False
 
 
+class HealthOut(msgspec.Struct, kw_only=True):
+    status: Literal["ok", "ready"]
+
+
 class SessionsOut(msgspec.Struct, kw_only=True):
     items: list[SessionOut]
     next: str | None
@@ -205,7 +217,7 @@ class Subscribe(Asked, tag="subscribe", kw_only=True):
     """Everything of that session after `after`, and on. Asking again moves the cursor."""
 
     session: str
-    after: int = 0
+    after: Annotated[int, Meta(ge=0)] = 0
     id: str | None = None
 
 
@@ -226,14 +238,15 @@ class SendMessage(Asked, tag="send", kw_only=True):
 class StopRun(Asked, tag="stop", kw_only=True):
     id: str
     run: str
-    by: str = ""
+    by: Line = ""
 
 
 class Answer(Asked, tag="answer", kw_only=True):
     id: str
     approval: str
     decision: Literal["allow", "deny"]
-    note: str = ""
+    note: Note = ""
+    by: Line = ""
 
 
 class Ping(Asked, tag="ping", kw_only=True):
@@ -259,6 +272,8 @@ class Subscribed(msgspec.Struct, tag="subscribed", kw_only=True):
 
 
 class Unsubscribed(msgspec.Struct, tag="unsubscribed", kw_only=True):
+    """Nothing more of that session comes. Unasked, an `error` before it said why."""
+
     session: str
     id: str | None = None
 
@@ -362,3 +377,8 @@ def approval_out(record: ApprovalRecord) -> ApprovalOut:
         by=record.by,
         note=record.note,
     )
+
+
+def agent_out(name: str, driver: str, abilities: Abilities, outlives_server: bool) -> AgentOut:
+    can = {field: bool(getattr(abilities, field)) for field in abilities.__struct_fields__}
+    return AgentOut(name=name, driver=driver, abilities=can, outlives_server=outlives_server)

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
 
 from turnkeeper import api
 from turnkeeper.core.commands import Create
 from turnkeeper.core.errors import (
     KEY_CONFLICT,
     SESSION_EXISTS,
-    SHUTTING_DOWN,
     InvalidValue,
     TurnkeeperError,
 )
 from turnkeeper.core.limits import check_patch
 from turnkeeper.core.records import SessionRecord
 from turnkeeper.gateway.gate import Gate
-from turnkeeper.runtime.fanout import Watcher
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -60,7 +57,7 @@ def _is_of(record: SessionRecord, command: Create) -> bool:
     )  # fmt: skip
 
 
-async def send(gate: Gate, session: str, asked: api.NewMessage, key: str | None) -> Any:
+async def send(gate: Gate, session: str, asked: api.NewMessage, key: str | None) -> api.AcceptedOut:
     """The message is durable when this returns."""
     accepted = await gate.dispatcher.send(
         session,
@@ -117,22 +114,8 @@ async def answer_approval(gate: Gate, approval: str, asked: api.Decision) -> api
 
 
 async def look(gate: Gate, run: str) -> api.RunOut:
-    """A run: what is recorded of it, and what is alive."""
+    """A run: what is alive of it, and what is recorded."""
+    view = await gate.dispatcher.look(run)
     record = await gate.dispatcher.run(run)
-    try:
-        view = await gate.dispatcher.look(run)
-    except TurnkeeperError as refused:
-        if refused.entry is not SHUTTING_DOWN:
-            raise
-        view = None
-    return api.run_out(record, view)
-
-
-async def watch(gate: Gate, session: str, after: int) -> Watcher:
-    """A watcher after that cursor, which must be one of the log."""
-    watcher = await gate.dispatcher.watch(session, after)
-    if after > watcher.head:
-        watcher.close()
-        told = f"the log of session {session} ends at {watcher.head}; begin again at 0"
-        raise InvalidValue("after", after, told)
-    return watcher
+    ended_meanwhile = record.outcome is not None and view.outcome is None
+    return api.run_out(record, None if ended_meanwhile else view)

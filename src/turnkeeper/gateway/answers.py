@@ -13,7 +13,7 @@ import msgspec
 from starlette.types import Send
 
 from turnkeeper.api import Problem
-from turnkeeper.core.errors import BUSY, INVALID, Code, TurnkeeperError
+from turnkeeper.core.errors import INTERNAL, INVALID, Code, TurnkeeperError
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -42,6 +42,13 @@ class Answer(msgspec.Struct, frozen=True):
         ]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
+
+    async def deny(self, send: Send) -> None:
+        """Answer a WebSocket's request with this instead of a WebSocket."""
+        headers = [(b"content-type", self.media), *self.headers]
+        start = {"type": "websocket.http.response.start", "status": self.status}
+        await send({**start, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": self.body})
 
 
 class Refusal(TurnkeeperError):
@@ -92,8 +99,9 @@ def refusal(refused: TurnkeeperError) -> Answer:
     return Answer(problem.status, _encoder.encode(problem), PROBLEM, headers)
 
 
-def busy(what: str) -> TurnkeeperError:
-    return TurnkeeperError(BUSY, what)
+def mistake(fault: Exception) -> TurnkeeperError:
+    """A mistake of ours, as others are told it: what it was is in the log."""
+    return TurnkeeperError(INTERNAL, f"{type(fault).__name__} was raised here")
 
 
 def _plain(value: object) -> object:

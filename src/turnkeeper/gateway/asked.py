@@ -67,7 +67,7 @@ async def read_body(headers: RawHeaders, receive: Receive, most: int, within_s: 
 
 
 def _too_large(what: str, most: int) -> Refusal:
-    return Refusal(TOO_LARGE, f"{what} is more than {most} bytes", headers=[CLOSE], most=most)
+    return Refusal(TOO_LARGE, f"{what} is more than {most} bytes", most=most)
 
 
 def _length(headers: RawHeaders) -> int | None:

@@ -19,8 +19,6 @@ from turnkeeper.gateway.gate import Scope
 
 RANK: dict[Scope, int] = {"read": 0, "operate": 1, "admin": 2}
 
-LOOPBACK_NAMES = frozenset({"localhost"})
-
 CHALLENGE = (b"www-authenticate", b'Bearer realm="turnkeeper"')
 
 
@@ -75,44 +73,53 @@ def bearer(authorization: str | None) -> str | None:
 
 def is_loopback(host: str) -> bool:
     """Whether a name or address can only be this machine."""
-    if host.lower() in LOOPBACK_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def check_host(given: str | None, hosts: Collection[str]) -> None:
+def check_host(given: str | None, hosts: Collection[str], *, numeric: bool = False) -> None:
     """A page that has its own name lead to this machine (DNS rebinding) still says that name."""
     name = host_of(given or "")
     if name is None:
-        raise Refusal(WRONG_HOST, f"Host is {(given or '')[:80]!r}", field="Host")
-    if is_loopback(name) or "*" in hosts or name in hosts:
+        raise Refusal(WRONG_HOST, f"the Host header is {(given or '')[:80]!r}", field="Host")
+    if is_loopback(name) or "*" in hosts or name in {host.lower() for host in hosts}:
         return
-    raise Refusal(WRONG_HOST, f"this server is not {name[:80]!r}", field="Host")
+    if not (numeric and _address(name) is not None):
+        raise Refusal(WRONG_HOST, f"this server is not {name[:80]!r}", field="Host")
 
 
 def host_of(given: str) -> str | None:
-    """The name in a Host header, without its port; none if it is no such thing."""
+    """The name in a Host header, without its port and in small letters; none if it is no name."""
+    if not given or any(sign in given for sign in "/?#@\\ \t"):
+        return None
     try:
         parts = urlsplit(f"//{given}")
         name, _ = parts.hostname, parts.port
     except ValueError:
         return None
-    clean = name is not None and parts.path == "" and parts.username is None and not parts.query
-    return name if clean else None
+    return name
 
 
-def check_origin(origin: str | None, host: str | None, origins: Collection[str]) -> None:
-    """A browser says which page is asking. Ours may, and those that the operator allows."""
-    if origin is None or origin in origins or "*" in origins:
-        return
+def check_origin(origin: str | None, host: str | None, origins: Collection[str]) -> bool:
+    """A browser says which page is asking. Our own may; so may those that the operator allows, and
+    then the browser wants to be told so: true."""
+    if origin is None or _is_own(origin, host or ""):
+        return False
+    if origin in origins or "*" in origins:
+        return True
+    raise Refusal(WRONG_ORIGIN, f"a page of {origin[:80]!r} is asking", field="Origin")
+
+
+def _is_own(origin: str, host: str) -> bool:
+    scheme, _, rest = origin.partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme)
+    if port is None or not rest:
+        return False
+    return rest.lower().removesuffix(port) == host.lower().removesuffix(port)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        parts = urlsplit(origin)
+        return ipaddress.ip_address(host)
     except ValueError:
-        parts = urlsplit("")
-    same = parts.scheme in ("http", "https") and parts.netloc and parts.netloc == host
-    if not same:
-        told = f"a page of {origin[:80]!r} asks"
-        raise Refusal(WRONG_ORIGIN, told, field="Origin")
+        return None

@@ -1,8 +1,8 @@
 """The door: every request passes it, whatever it is for.
 
-Decides who is let in (name, origin, token, room) and what every answer carries. It must not know
-what is asked for. Invariant: nothing behind it is reached by a wrong name, a foreign page or an
-unknown token; whatever goes wrong behind it is answered as a problem; no token is logged.
+Decides who is let in (name, origin, token) and what every answer carries. It must not know what is
+asked for. Invariant: nothing behind it is reached by a wrong name, a foreign page or an unknown
+token; whatever goes wrong behind it is answered as a problem; no token is logged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnkeeper.core.errors import INTERNAL, TurnkeeperError
-from turnkeeper.gateway.answers import Answer, refusal
+from turnkeeper.core.errors import TurnkeeperError
+from turnkeeper.gateway.answers import Answer, Headers, mistake, refusal
 from turnkeeper.gateway.asked import Gone, header
 from turnkeeper.gateway.auth import Tokens, bearer, check_host, check_origin
 from turnkeeper.gateway.gate import Gate
@@ -26,15 +26,22 @@ access_log = logging.getLogger("turnkeeper.access")
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 """These tell nothing that needs a token or a name."""
 
-STREAMS: Final = "/events"
-
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
 ]
+
+ASKED_BEFOREHAND: Final = [
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-headers",
+     b"authorization, content-type, idempotency-key, last-event-id"),
+    (b"access-control-max-age", b"600"),
+]  # fmt: skip
+"""What a browser is told that asks whether a page of an allowed origin may ask."""
 
 
 class Door:
@@ -46,79 +53,82 @@ class Door:
         self._tokens = Tokens(gate.tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        seen = _Seen(send)
+        token = _take_token(scope)
+        going = _Going(send)
         began = time.monotonic()
         try:
-            await self._enter(scope, receive, seen.send)
+            await self._enter(scope, token, receive, going)
         except TurnkeeperError as refused:
-            await _refuse(scope, refused, seen)
+            await _refuse(scope, refused, going)
         except Gone:
             pass
         except Exception as fault:
             log.exception("%s %s failed", scope.get("method", "WS"), scope["path"])
-            await _refuse(scope, TurnkeeperError(INTERNAL, f"{type(fault).__name__}"), seen)
+            await _refuse(scope, mistake(fault), going)
         finally:
-            took_ms = (time.monotonic() - began) * 1000
-            who = scope["client"][0] if scope.get("client") else "-"
-            access_log.info(
-                "%s %s %s %s %.1f ms",
-                who, scope.get("method", "WS"), scope["path"], seen.status, took_ms,
-            )  # fmt: skip
+            if access_log.isEnabledFor(logging.INFO):
+                _note(scope, going.status, time.monotonic() - began)
         return None
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = _take_token(scope)
-        if scope["path"] not in OPEN:
-            headers = scope["headers"]
-            host = header(headers, b"host")
-            check_host(host, self._gate.hosts)
-            check_origin(header(headers, b"origin"), host, self._gate.origins)
-            takes_query = scope["type"] == "websocket" or scope["path"] == "/"
-            token = bearer(header(headers, b"authorization")) or (given if takes_query else None)
+    async def _enter(
+        self, scope: Scope, query_token: str | None, receive: Receive, going: _Going
+    ) -> None:
+        headers, path, gate = scope["headers"], scope["path"], self._gate
+        if path not in OPEN:
+            host, origin = header(headers, b"host"), header(headers, b"origin")
+            check_host(host, gate.hosts, numeric=gate.any_address)
+            if check_origin(origin, host, gate.origins):
+                going.extra = [
+                    (b"access-control-allow-origin", (origin or "").encode("latin-1")),
+                    (b"vary", b"origin"),
+                ]
+                if scope.get("method") == "OPTIONS":
+                    answer = Answer(204, b"", headers=ASKED_BEFOREHAND)
+                    return await answer.send(going.send)
+            token = bearer(header(headers, b"authorization"))
+            if token is None and (scope["type"] == "websocket" or path == "/"):
+                token = query_token
             scope["access"] = self._tokens.access(token)
-            self._gate.check_open()
-        if scope["type"] == "websocket" or scope["path"].endswith(STREAMS):
-            await self._app(scope, receive, send)
-        else:
-            with self._gate.request():
-                await self._app(scope, receive, send)
+            gate.check_open()
+        return await self._app(scope, receive, going.send)
 
 
-class _Seen:
-    """What has been sent, and the headers that every answer carries."""
+class _Going:
+    """What goes out, with the headers that every answer carries."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status: int | str = "-"
+        self.status: int | None = None
+        self.extra: Headers = ()
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *SECURITY]
+            message["headers"] = [*message.get("headers", ()), *SECURITY, *self.extra]
         elif kind == "websocket.accept":
             self.status = 101
         await self._send(message)
 
 
-async def _refuse(scope: Scope, refused: TurnkeeperError, seen: _Seen) -> None:
-    if seen.status != "-":
+async def _refuse(scope: Scope, refused: TurnkeeperError, going: _Going) -> None:
+    if going.status is not None:
         return
-    told = refusal(refused)
+    answer = refusal(refused)
     if scope["type"] == "websocket":
-        await deny(told, seen.send)
+        await answer.deny(going.send)
     else:
-        await told.send(seen.send)
+        await answer.send(going.send)
 
 
-async def deny(told: Answer, send: Send) -> None:
-    """Answer a WebSocket's request with something else than a WebSocket."""
-    headers = [(b"content-type", told.media), *told.headers]
-    start = {"type": "websocket.http.response.start", "status": told.status, "headers": headers}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": told.body})
+def _note(scope: Scope, status: int | None, took_s: float) -> None:
+    who = scope["client"][0] if scope.get("client") else "-"
+    access_log.info(
+        "%s %s %s %s %.1f ms",
+        who, scope.get("method", "WS"), scope["path"], status or "-", took_s * 1000,
+    )  # fmt: skip
 
 
 def _take_token(scope: Scope) -> str | None:

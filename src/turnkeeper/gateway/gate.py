@@ -1,19 +1,19 @@
 """What the gateway needs of the rest of the program, and whether it is open.
 
-Decides who counts as waiting for us, and how many may. It must not know HTTP. Invariant: once it is
-closing, it never opens again; whoever lives long (a stream, a socket) is known here and can be
-ended.
+Decides how many may be here at once. It must not know HTTP. Invariant: once it is closing, it never
+opens again; whoever stays long (a stream, a socket, somebody who waits) is known here and can be
+told to end.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from turnkeeper.core.errors import BUSY, SHUTTING_DOWN, TurnkeeperError
+from turnkeeper.core.errors import BUSY, SHUTTING_DOWN, STORE_DOWN, TurnkeeperError
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
 
@@ -22,11 +22,11 @@ Scope = Literal["read", "operate", "admin"]
 MIB = 1 << 20
 
 
-class Living(Protocol):
-    """A stream or a socket: something that goes on until it is told to end."""
+class Guest(Protocol):
+    """Somebody who stays until they are told to end."""
 
     def end(self) -> None:
-        """The server goes: say so where that can be said, and be done soon."""
+        """The server goes: say so where that can be said, and be done soon. Returns at once."""
 
 
 def _no_trouble() -> str | None:
@@ -40,50 +40,47 @@ class Gate:
     dispatcher: Dispatcher
     agents: Mapping[str, Agent]
     drivers: Mapping[str, str] = field(default_factory=dict)
-    """What the agents are driven by, by their names: for people to read."""
-    tokens: Mapping[str, Scope] = field(default_factory=dict)
-    """Token -> scope. Without any, everyone who can reach a loopback address may do everything."""
+    """What drives each agent, for people to read."""
+    tokens: Mapping[str, Scope] = field(default_factory=dict, repr=False)
+    """Token -> scope. Without any, everyone who reaches this (loopback) address may do all."""
     hosts: Collection[str] = ()
     """Names that this server goes by, beside the loopback ones; `*` for any."""
+    any_address: bool = False
+    """Any numeric address is one of its names, too: no page can pretend to be one."""
     origins: Collection[str] = ()
-    """Web pages of other origins that may use it, as `https://example.com`."""
+    """Origins of web pages, beside its own, that may use it: `https://example.com`; `*` for any."""
     trouble: Callable[[], str | None] = _no_trouble
     """Why nothing can be stored now, if so."""
     metrics: Callable[[], bytes] | None = None
+    opening: str | None = None
+    """What is still to be done before it is ready; none once it is."""
     max_body_bytes: int = 4 * MIB
     max_message_bytes: int = 4 * MIB
     """The largest WebSocket message that is taken."""
-    max_requests: int = 1000
-    """Requests at once: those that wait for an answer, not streams."""
-    max_sockets: int = 1000
+    max_connections: int = 5000
+    max_requests: int = 500
+    """Requests that are being answered; not those who watch or wait."""
+    max_sockets: int = 2000
     max_watchers: int = 20_000
-    """Streams and subscriptions at once."""
+    """Streams, subscriptions, and those who wait for a run."""
     max_subscriptions: int = 5_000
     """Subscriptions of one WebSocket."""
-    max_wait_s: float = 300.0
     body_s: float = 30.0
-    """So long the body of a request may take to come."""
+    """So long a request's body may take to come."""
     keep_alive_s: float = 15.0
     """A stream in which nothing happens says so this often."""
     ping_s: float = 20.0
     """A WebSocket is pinged this often; one that does not answer for as long again is dead."""
 
     def __post_init__(self) -> None:
-        self.opening: str | None = None
-        """What is still to be done before it is ready; none once it is."""
         self.closing = False
         self.requests = 0
+        self.sockets = 0
         self.watchers = 0
-        self._living: set[Living] = set()
-        self._watching: set[Living] = set()
+        self._guests: set[Guest] = set()
+        self._alone = asyncio.Event()
 
     # Whether it is open ----------------------------------------------------------------------
-
-    def not_ready(self) -> str | None:
-        """Why it is not ready for work, if it is not."""
-        if self.closing:
-            return "the server is shutting down"
-        return self.opening or self.trouble()
 
     def refuse(self) -> None:
         """From now on nothing new is taken; who is here may stay."""
@@ -92,6 +89,15 @@ class Gate:
     def check_open(self) -> None:
         if self.closing:
             raise TurnkeeperError(SHUTTING_DOWN, "this server is shutting down")
+
+    def check_ready(self) -> None:
+        """Raises why it is not ready for work, if it is not."""
+        self.check_open()
+        if self.opening is not None:
+            raise TurnkeeperError(BUSY, f"this server is starting: {self.opening}")
+        trouble = self.trouble()
+        if trouble is not None:
+            raise TurnkeeperError(STORE_DOWN, trouble)
 
     # How many are here -----------------------------------------------------------------------
 
@@ -107,32 +113,52 @@ class Gate:
             self.requests -= 1
 
     @contextmanager
-    def living(self, living: Living) -> Iterator[None]:
-        """A stream or a socket, while it lives."""
-        self.check_open()
-        self._living.add(living)
+    def socket(self) -> Iterator[None]:
+        """One WebSocket, while it is open."""
+        if self.sockets >= self.max_sockets:
+            raise TurnkeeperError(BUSY, f"{self.sockets} sockets are open")
+        self.sockets += 1
         try:
             yield
         finally:
-            self._living.discard(living)
+            self.sockets -= 1
 
-    def sockets(self) -> int:
-        return len(self._living)
+    @contextmanager
+    def watcher(self) -> Iterator[None]:
+        """One who watches or waits, while they do."""
+        self.enter_watcher()
+        try:
+            yield
+        finally:
+            self.leave_watcher()
 
-    def take_watcher(self) -> None:
-        """One more who watches a session; `leave_watcher` when it is done."""
+    def enter_watcher(self) -> None:
         if self.watchers >= self.max_watchers:
-            raise TurnkeeperError(BUSY, f"{self.watchers} are watching")
+            raise TurnkeeperError(BUSY, f"{self.watchers} are watching or waiting")
         self.watchers += 1
 
     def leave_watcher(self) -> None:
         self.watchers -= 1
 
-    async def end_all(self, within_s: float) -> bool:
-        """Tell everyone who lives long to end; whether they all did in time."""
-        until = asyncio.get_running_loop().time() + within_s
-        for living in list(self._living):
-            living.end()
-        while self._living and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.01)
-        return not self._living
+    # Who stays -------------------------------------------------------------------------------
+
+    @contextmanager
+    def guest(self, guest: Guest) -> Iterator[None]:
+        """Somebody, while they stay."""
+        self.check_open()
+        self._guests.add(guest)
+        try:
+            yield
+        finally:
+            self._guests.discard(guest)
+            if not self._guests:
+                self._alone.set()
+
+    async def end_all(self, within_s: float) -> None:
+        """Tell everyone who stays to end, and wait for them so long. It must be closing."""
+        for guest in list(self._guests):
+            guest.end()
+        self._alone.clear()
+        if self._guests:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._alone.wait(), within_s)

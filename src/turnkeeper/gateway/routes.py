@@ -1,139 +1,126 @@
-"""What is served: every endpoint, with what it takes and what it answers.
+"""Everything that is served over HTTP, in one table: it drives routing and the document alike.
 
-Decides nothing that `actions` or the dispatcher decide. It must not know sockets. Invariant: every
-status that a handler can answer is listed with it.
+Decides what each endpoint takes, needs and answers. It must not know how that is done. Invariant:
+what is in the table is served and described; what is not in it is neither.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
-
 from turnkeeper import api
-from turnkeeper.core import records as r
 from turnkeeper.core.errors import (
-    KEY_CONFLICT, QUEUE_FULL, SESSION_EXISTS, SETTLED, UNKNOWN_AGENT, UNKNOWN_APPROVAL,
-    UNKNOWN_RUN, UNKNOWN_SESSION, InvalidValue,
+    KEY_CONFLICT,
+    NO_SUCH_PLACE,
+    QUEUE_FULL,
+    SESSION_EXISTS,
+    SETTLED,
+    UNKNOWN_AGENT,
+    UNKNOWN_APPROVAL,
+    UNKNOWN_RUN,
+    UNKNOWN_SESSION,
 )  # fmt: skip
-from turnkeeper.core.outcome import Kind
-from turnkeeper.gateway import actions
-from turnkeeper.gateway.answers import TEXT, Answer, answer
-from turnkeeper.gateway.asked import header
-from turnkeeper.gateway.sse import Stream
-from turnkeeper.gateway.table import Call, Endpoint
+from turnkeeper.gateway import handlers as h
+from turnkeeper.gateway import queries as q
+from turnkeeper.gateway.table import Endpoint, Told
 
-SEQ_MAX = (1 << 63) - 1
+KEY = {
+    "Idempotency-Key": (
+        "makes asking again harmless: the same key with the same body is the same thing for ever",
+        {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"},
+    )
+}
+LAST = {
+    "Last-Event-ID": (
+        "the number of the last event you have; it goes before `after`",
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    )
+}
 
-KEY = {"Idempotency-Key": "makes asking again harmless: the same key and body is the same thing"}
-
-
-class Query(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What can be said after the question mark."""
-
-
-class Page(Query, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=r.PAGE_MAX)] = 50
-    before: str | None = None
-
-
-class SessionsQuery(Page, kw_only=True):
-    agent: str | None = None
-    state: Any = None
-    label: list[str] = []
-    search: str | None = None
-
-
-class WaitQuery(Query, kw_only=True):
-    timeout_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
-
-
-class EventsQuery(Query, kw_only=True):
-    after: Annotated[int, Meta(ge=0, le=SEQ_MAX)] | None = None
-
-
-# Sessions ------------------------------------------------------------------------------------
-
-
-async def create_session(call: Call) -> Answer:
-    made = await actions.create_session(call.gate, call.body, call.key)
-    return answer(201, made, [(b"location", f"/v1/sessions/{made.id}".encode())])
-
-
-async def get_session(call: Call) -> Answer:
-    return answer(200, api.session_out(await call.gate.dispatcher.session(call.path["id"])))
-
-
-async def send(call: Call) -> Answer:
-    return answer(202, await actions.send(call.gate, call.path["id"], call.body, call.key))
-
-
-async def events(call: Call) -> None:
-    after = call.query.after
-    last = header(call.headers, b"last-event-id")
-    if last is not None:
-        if not last.isascii() or not last.isdigit() or len(last) > 18:
-            raise InvalidValue("Last-Event-ID", last, "give the number of the last event you have")
-        after = int(last)
-    call.gate.take_watcher()
-    try:
-        watcher = await actions.watch(call.gate, call.path["id"], after or 0)
-        stream = Stream(call.gate, call.path["id"], watcher)
-        with call.gate.living(stream):
-            await stream.run(call.receive, call.send)
-    finally:
-        call.gate.leave_watcher()
-
-
-# Runs ----------------------------------------------------------------------------------------
-
-
-async def get_run(call: Call) -> Answer:
-    return answer(200, await actions.look(call.gate, call.path["id"]))
-
-
-async def wait(call: Call) -> Answer:
-    run = call.path["id"]
-    outcome = await call.gate.dispatcher.wait(run, call.query.timeout_s)
-    return answer(202 if outcome is None else 200, await actions.look(call.gate, run))
-
-
-async def stop(call: Call) -> Answer:
-    return answer(200, await actions.stop(call.gate, call.path["id"], call.body.by))
-
-
-# About this server ---------------------------------------------------------------------------
-
-
-async def healthz(call: Call) -> Answer:
-    return Answer(200, b"ok\n", TEXT)
-
-
-async def readyz(call: Call) -> Answer:
-    why = call.gate.not_ready()
-    return Answer(200, b"ready\n", TEXT) if why is None else Answer(503, f"{why}\n".encode(), TEXT)
-
+SOCKET = "/v1/ws"
 
 TABLE: tuple[Endpoint, ...] = (
-    Endpoint("POST", "/v1/sessions", create_session, "A new session", "operate",
-             {201: (api.SessionOut, "made")}, (UNKNOWN_AGENT, SESSION_EXISTS, KEY_CONFLICT),
-             body=api.NewSession, headers=KEY),
-    Endpoint("GET", "/v1/sessions/{id}", get_session, "One session", "read",
-             {200: (api.SessionOut, "")}, (UNKNOWN_SESSION,)),
-    Endpoint("POST", "/v1/sessions/{id}/messages", send, "Send a message", "operate",
-             {202: (api.AcceptedOut, "")}, (UNKNOWN_SESSION, KEY_CONFLICT, QUEUE_FULL),
-             body=api.NewMessage, headers=KEY),
-    Endpoint("GET", "/v1/sessions/{id}/events", events, "Its events, and on", "read",
-             {200: ("text/event-stream", "")}, (UNKNOWN_SESSION,), query=EventsQuery),
-    Endpoint("GET", "/v1/runs/{id}", get_run, "One run", "read", {200: (api.RunOut, "")},
-             (UNKNOWN_RUN,)),
-    Endpoint("GET", "/v1/runs/{id}/wait", wait, "Wait for its end", "read",
-             {200: (api.RunOut, ""), 202: (api.RunOut, "")}, (UNKNOWN_RUN,), query=WaitQuery),
-    Endpoint("POST", "/v1/runs/{id}/stop", stop, "Stop it", "operate", {200: (api.StopOut, "")},
-             (UNKNOWN_RUN,), body=api.Stop, body_optional=True),
-    Endpoint("GET", "/healthz", healthz, "It lives", None, {200: ("text/plain", "")}),
-    Endpoint("GET", "/readyz", readyz, "It is ready", None,
-             {200: ("text/plain", ""), 503: ("text/plain", "")}),
+    Endpoint(
+        "POST", "/v1/sessions", h.create_session, "Begin a conversation with an agent", "operate",
+        {201: Told(api.SessionOut, "it is there, or was made with this key before",
+                   {"Location": "where it is"})},
+        (UNKNOWN_AGENT, SESSION_EXISTS, KEY_CONFLICT), body=api.NewSession, headers=KEY,
+    ),
+    Endpoint(
+        "GET", "/v1/sessions", h.list_sessions, "The sessions, the newest first", "read",
+        {200: Told(api.SessionsOut, "a page of them")}, query=q.SessionsQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/sessions/{id}", h.get_session, "One session", "read",
+        {200: Told(api.SessionOut, "the session")}, (UNKNOWN_SESSION,),
+    ),
+    Endpoint(
+        "POST", "/v1/sessions/{id}/messages", h.send, "Send a message: it becomes a run", "operate",
+        {202: Told(api.AcceptedOut, "the message is durable, and its run will end")},
+        (UNKNOWN_SESSION, KEY_CONFLICT, QUEUE_FULL), body=api.NewMessage, headers=KEY,
+    ),
+    Endpoint(
+        "GET", "/v1/sessions/{id}/events", h.events,
+        "Everything that happens in a session, from a cursor on", "read",
+        {200: Told("text/event-stream", "events, each with its `seq` as id and its JSON as data")},
+        (UNKNOWN_SESSION,), query=q.EventsQuery, headers=LAST, stays=True,
+    ),
+    Endpoint(
+        "GET", "/v1/runs", h.list_runs, "The runs, the newest first", "read",
+        {200: Told(api.RunsOut, "a page of them")}, query=q.RunsQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/runs/{id}", h.get_run, "One run: its phase, its clocks, its outcome", "read",
+        {200: Told(api.RunOut, "the run")}, (UNKNOWN_RUN,),
+    ),
+    Endpoint(
+        "GET", "/v1/runs/{id}/wait", h.wait, "Wait for a run to end", "read",
+        {200: Told(api.RunOut, "it has ended, and this is its outcome"),
+         202: Told(api.RunOut, "it has not ended yet")},
+        (UNKNOWN_RUN,), query=q.WaitQuery, stays=True,
+    ),
+    Endpoint(
+        "POST", "/v1/runs/{id}/stop", h.stop, "Stop this run, and no other", "operate",
+        {200: Told(api.StopOut, "it stops, or had ended")},
+        (UNKNOWN_RUN,), body=api.Stop, body_optional=True,
+    ),
+    Endpoint(
+        "GET", "/v1/approvals", h.list_approvals, "Agents' questions, the newest first", "read",
+        {200: Told(api.ApprovalsOut, "a page of them")}, query=q.ApprovalsQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/approvals/{id}", h.get_approval, "One question", "read",
+        {200: Told(api.ApprovalOut, "the question")}, (UNKNOWN_APPROVAL,),
+    ),
+    Endpoint(
+        "POST", "/v1/approvals/{id}", h.answer_approval,
+        "Answer a question; the first answer wins", "operate",
+        {200: Told(api.ApprovalOut, "your answer stands")}, (UNKNOWN_APPROVAL, SETTLED),
+        body=api.Decision,
+    ),
+    Endpoint(
+        "GET", "/v1/agents", h.list_agents, "The agents that sessions can be with", "read",
+        {200: Told(api.AgentsOut, "all of them")},
+    ),
+    Endpoint(
+        "GET", SOCKET, h.socket_wanted, "A WebSocket: events of many sessions, and commands",
+        "read",
+        {101: Told("", "the WebSocket is open"),
+         426: Told(api.Problem, "this was no WebSocket handshake", {"Upgrade": "websocket"})},
+        query=None,
+    ),
+    Endpoint(
+        "GET", "/healthz", h.healthz, "Whether the server lives", None,
+        {200: Told(api.HealthOut, "it does")}, query=None,
+    ),
+    Endpoint(
+        "GET", "/readyz", h.readyz, "Whether the server is ready for work", None,
+        {200: Told(api.HealthOut, "it is")}, query=None,
+    ),
+    Endpoint(
+        "GET", "/metrics", h.metrics, "Counts and times, for Prometheus", "read",
+        {200: Told("text/plain", "in the text format of Prometheus")}, (NO_SUCH_PLACE,), query=None,
+    ),
+    Endpoint(
+        "GET", "/", h.page, "Where things are", "read",
+        {200: Told("text/plain", "a few lines for people")}, query=None,
+    ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """A server for the gateway: it listens, and it ends within a bound.
 
-Decides where it listens and in which order it ends. It must not know what is served. Invariant:
-it does not listen beyond this machine without a token; after `stop` nothing of it is left.
+Decides where it listens and in which order it ends. It must not know what is served. Invariant: it
+does not listen beyond this machine without a token; after `stop` nothing of it is left.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 
@@ -19,24 +21,47 @@ from turnkeeper.core.errors import PORT_TAKEN, InvalidValue, TurnkeeperError
 from turnkeeper.gateway.app import make_app
 from turnkeeper.gateway.auth import is_loopback
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.protocols import Http, WebSocket
 
 log = logging.getLogger("turnkeeper.gateway")
+
+BACKLOG = 1024
+IDLE_S = 60
+"""A connection on which nothing is asked for so long is closed."""
+
+UNREAD_S = 60
+"""A peer that takes nothing of what waits for it, for so long, is gone."""
+
+UNSENT_BYTES = 128 * 1024
+"""What the kernel keeps for a peer beyond what is on its way."""
+
+SPARE_FILES = 200
+"""Open files that are not for connections: the store, agents, logs."""
+
+LAST_S = 0.5
+"""What stopping takes beyond its bound at most: for closing what did not close itself."""
 
 
 class _Uvicorn(uvicorn.Server):
     """uvicorn in our loop; signals are for whoever runs us."""
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         yield
 
 
 class Server:
-    """Start it once, stop it once."""
+    """Start it once, stop it once. `url` is known when it is started."""
 
     def __init__(self, gate: Gate, host: str = "127.0.0.1", port: int = 0) -> None:
-        if not gate.tokens and not is_loopback(host):
-            raise InvalidValue("server.host", host, "without a token only loopback addresses are")
+        if not is_loopback(host):
+            if not gate.tokens:
+                told = "a server that others can reach needs a token; use 127.0.0.1, or set one"
+                raise InvalidValue("server.host", host, told)
+            gate.any_address = True
+            gate.hosts = [*gate.hosts, host]
+        if not 0 <= port <= 65535:
+            raise InvalidValue("server.port", port, "give 0 (any) to 65535")
         self.gate = gate
         self.host = host
         self.port = port
@@ -45,48 +70,113 @@ class Server:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        """Where it can be reached, from this machine at least."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        listening = self._bind()
+        """Listen. Raises what keeps it from it."""
+        if self._task is not None:
+            raise RuntimeError("a server is started once; make another one")
+        listening = await self._bind()
         self.port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            make_app(self.gate), http="httptools", ws="websockets-sansio", loop="asyncio",
-            ws_per_message_deflate=False, ws_max_size=self.gate.max_message_bytes,
-            ws_ping_interval=self.gate.ping_s, ws_ping_timeout=self.gate.ping_s,
-            lifespan="off", log_config=None, log_level="warning", access_log=False,
-            proxy_headers=False, server_header=False, timeout_graceful_shutdown=1,
-        )  # fmt: skip
-        self._uvicorn = _Uvicorn(config)
-        self._task = asyncio.get_running_loop().create_task(
-            self._uvicorn.serve(sockets=[listening])
-        )
+        self._uvicorn = _Uvicorn(self._config())
+        serving = self._uvicorn.serve(sockets=[listening])
+        self._task = asyncio.get_running_loop().create_task(serving)
         while not self._uvicorn.started:
             if self._task.done():
+                listening.close()
                 self._task.result()
             await asyncio.sleep(0)
+        log.info("listening on %s", self.url)
 
     async def stop(self, within_s: float = 5.0) -> None:
+        """Refuse what is new, say goodbye, and close: all of it within that time."""
         self.gate.refuse()
-        if self._uvicorn is None or self._task is None:
+        server, task = self._uvicorn, self._task
+        if server is None or task is None:
             return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
         await self.gate.end_all(within_s / 2)
-        self._uvicorn.should_exit = True
-        await asyncio.wait([self._task], timeout=within_s)
+        for connection in _connections(server):
+            if connection.transport.get_write_buffer_size():
+                connection.transport.abort()
+        left_s = max(0.1, until - loop.time() - LAST_S)
+        server.config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]
+        server.should_exit = True
+        await asyncio.wait([task], timeout=left_s + LAST_S)
+        for connection in _connections(server):
+            connection.transport.abort()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=LAST_S)
 
-    def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
+    def _config(self) -> uvicorn.Config:
+        gate = self.gate
+        return uvicorn.Config(
+            make_app(gate), loop="asyncio", http=Http.up_to(_files_for(gate.max_connections)), ws=WebSocket, lifespan="off",
+            ws_per_message_deflate=False, ws_max_size=gate.max_message_bytes,
+            ws_ping_interval=gate.ping_s, ws_ping_timeout=gate.ping_s,
+            log_config=None, log_level="warning", access_log=False,
+            proxy_headers=False, server_header=False, backlog=BACKLOG,
+            timeout_keep_alive=IDLE_S,
+        )  # fmt: skip
+
+    async def _bind(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self.host, self.port))
+            found = await loop.getaddrinfo(
+                self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as fault:
+            told = f"there is no such address: {fault.strerror}"
+            raise InvalidValue("server.host", self.host, told) from None
+        family, kind, proto, _, address = found[0]
+        listening = socket.socket(family, kind, proto)
+        try:
+            _prepare(listening)
+            listening.bind(address)
+            listening.listen(BACKLOG)
         except OSError as fault:
             listening.close()
-            if fault.errno == errno.EADDRINUSE:
-                told = f"something listens on {self.host}:{self.port} already"
-                raise TurnkeeperError(PORT_TAKEN, told, port=self.port) from None
-            told = f"this machine cannot listen there: {fault.strerror}"
-            raise InvalidValue("server.host", self.host, told) from None
-        listening.setblocking(False)
+            raise self._cannot(fault) from None
         return listening
+
+    def _cannot(self, fault: OSError) -> TurnkeeperError:
+        where = f"{self.host}:{self.port}"
+        if fault.errno == errno.EADDRINUSE:
+            return TurnkeeperError(PORT_TAKEN, f"something listens on {where} already")
+        field, value = ("port", self.port) if fault.errno == errno.EACCES else ("host", self.host)
+        told = f"this machine cannot listen on {where}: {fault.strerror}"
+        return InvalidValue(f"server.{field}", value, told)
+
+
+def _prepare(listening: socket.socket) -> None:
+    """What its connections inherit: they do not block us, and the dead among them are found."""
+    listening.setblocking(False)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if listening.family == socket.AF_INET6:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    for name, value in (
+        ("TCP_USER_TIMEOUT", UNREAD_S * 1000),
+        ("TCP_NOTSENT_LOWAT", UNSENT_BYTES),
+        ("TCP_KEEPIDLE", UNREAD_S),
+        ("TCP_KEEPINTVL", 10),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            listening.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _files_for(wanted: int) -> int:
+    """As many connections as this process may have open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return wanted
+    return max(10, min(wanted, most - SPARE_FILES))
+
+
+def _connections(server: uvicorn.Server) -> list[Any]:
+    return list(server.server_state.connections)

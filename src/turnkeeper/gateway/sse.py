@@ -1,8 +1,8 @@
 """A session's events as a stream of server-sent events.
 
-Decides how events go out one reader at a time. It must not know what they mean. Invariant: a reader
-gets every event after its cursor, once and in order; one that does not read is waited for, and
-costs no more than one page of events.
+Decides how events go out to one reader. It must not know what they mean. Invariant: the reader gets
+every event after its cursor, once and in order; one that does not read is waited for, and costs no
+more than one page of events.
 """
 
 from __future__ import annotations
@@ -11,82 +11,79 @@ import asyncio
 
 from starlette.types import Receive, Send
 
-from turnkeeper.gateway import actions
-from turnkeeper.gateway.gate import Gate
-from turnkeeper.runtime.fanout import CutOff, Watcher
+from turnkeeper.gateway.reader import Reader
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
+OPENING = b"retry: 1000\n\n"
 COMMENT = b": still here\n\n"
 
 
 class Stream:
-    """One reader of one session."""
+    """One reader of one session. `run` it once."""
 
-    def __init__(self, gate: Gate, session: str, watcher: Watcher) -> None:
-        self._gate = gate
-        self._session = session
-        self._watcher = watcher
-        self._ended = False
+    def __init__(self, reader: Reader, keep_alive_s: float) -> None:
+        self._reader = reader
+        self._keep_alive_s = keep_alive_s
+        self._sending = False
 
     def end(self) -> None:
-        """The server goes: the reader comes back by its cursor."""
-        self._ended = True
-        self._watcher.close()
+        """The server goes: whoever reads comes back by their cursor."""
+        self._reader.close()
 
     async def run(self, receive: Receive, send: Send) -> None:
+        """Until the reader leaves, or is told to."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await _body(send, COMMENT)
-        loop = asyncio.get_running_loop()
-        pump = loop.create_task(self._pump(send))
-        left = loop.create_task(_until_gone(receive))
+        await _part(send, OPENING)
+        pump = asyncio.ensure_future(self._pump(send))
+        left = asyncio.ensure_future(until_gone(receive))
         try:
-            while not pump.done() and not left.done():
-                wait_s = self._gate.keep_alive_s
-                done, _ = await asyncio.wait(
-                    {pump, left}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done and not self._is_sending:
-                    await _body(send, COMMENT)
+            await self._keep(send, pump, left)
         finally:
-            self._watcher.close()
+            self._reader.close()
             for task in (pump, left):
                 task.cancel()
             await asyncio.wait({pump, left})
-        if not left.done() or left.cancelled():
-            await send({"type": "http.response.body", "body": b""})
         if not pump.cancelled():
+            await send({"type": "http.response.body", "body": b""})
             pump.result()
 
-    _is_sending = False
+    async def _keep(
+        self, send: Send, pump: asyncio.Future[None], left: asyncio.Future[None]
+    ) -> None:
+        """A comment now and then where nothing else is said, so that nobody takes it for dead."""
+        while True:
+            done, _ = await asyncio.wait(
+                {pump, left}, timeout=self._keep_alive_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return
+            if not self._sending:
+                await _part(send, COMMENT)
 
     async def _pump(self, send: Send) -> None:
-        while not self._ended:
-            watcher = self._watcher
-            try:
-                while lines := await watcher.next_lines():
-                    self._is_sending = True
-                    await _body(send, _chunk(lines, watcher.cursor))
-                    self._is_sending = False
-            except CutOff as cut:
-                watcher.close()
-                self._watcher = await actions.watch(self._gate, self._session, cut.cursor)
-                continue
-            return
+        reader = self._reader
+        while lines := await reader.next_lines():
+            self._sending = True
+            await _part(send, chunk(lines, reader.cursor))
+            self._sending = False
+            if reader.cursor < reader.head:
+                await asyncio.sleep(0)
 
 
-def _chunk(lines: list[bytes], last: int) -> bytes:
+def chunk(lines: list[bytes], last: int) -> bytes:
+    """Events as they are streamed; `last` is the number of the last one."""
     first = last - len(lines) + 1
     return b"".join([b"id: %d\ndata: %b\n\n" % (first + i, line) for i, line in enumerate(lines)])
 
 
-async def _body(send: Send, body: bytes) -> None:
+async def _part(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
+    """Until whoever asked is no longer there."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,12 +1,13 @@
-"""One table of everything that can be asked over HTTP: it drives routing and the document alike.
+"""How an endpoint is described, and how a request becomes a call of its handler.
 
-Decides how a request becomes a call of a handler. It must not know what handlers do. Invariant: a
-path and method that is served is in the table, and what is in the table is served.
+Decides the order of the checks: method, scope, query, body. It must not know what handlers do.
+Invariant: a handler sees only what its description allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +20,9 @@ from turnkeeper.gateway.answers import Answer, Refusal
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.gate import Scope as Needed
+from turnkeeper.gateway.queries import NoQuery
 
-ADMIN = Access("admin")
-
-
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing can be said in the query."""
+EVERYTHING = Access("admin")
 
 
 @dataclass
@@ -32,13 +30,17 @@ class Call:
     """One request, read and checked."""
 
     gate: Gate
-    access: Access
     path: Mapping[str, str]
     query: Any
     body: Any
-    headers: Sequence[tuple[bytes, bytes]]
+    headers: asked.RawHeaders
     receive: Receive
     send: Send
+
+    @property
+    def id(self) -> str:
+        """What the path names."""
+        return self.path["id"]
 
     @property
     def key(self) -> str | None:
@@ -50,6 +52,15 @@ Handler = Callable[[Call], Awaitable[Answer | None]]
 
 
 @dataclass(frozen=True)
+class Told:
+    """One answer that can be given: a shape or a media type, and what it means."""
+
+    what: type[msgspec.Struct] | str
+    meaning: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """One method of one path."""
 
@@ -58,14 +69,17 @@ class Endpoint:
     does: Handler
     summary: str
     needs: Needed | None
-    answers: Mapping[int, tuple[Any, str]]
-    """Status -> the shape (or the media type) and what it means."""
+    answers: Mapping[int, Told]
     refusals: Sequence[Code] = ()
+    """What can be refused here, beside what can be refused anywhere."""
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
-    query: type[msgspec.Struct] = NoQuery
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Header -> what it says."""
+    query: type[msgspec.Struct] | None = NoQuery
+    """None: whatever is said there is passed over."""
+    headers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Header -> what it says, and its schema."""
+    stays: bool = False
+    """It is answered when something happens; it does not count as a request that is answered."""
 
 
 class Place:
@@ -74,6 +88,9 @@ class Place:
     def __init__(self, gate: Gate, endpoints: Sequence[Endpoint]) -> None:
         self._gate = gate
         self._by_method = {endpoint.method: endpoint for endpoint in endpoints}
+        get = self._by_method.get("GET")
+        if get is not None and not get.stays:
+            self._by_method["HEAD"] = get
         self._decoders = {
             endpoint.method: msgspec.json.Decoder(endpoint.body)
             for endpoint in endpoints
@@ -85,28 +102,31 @@ class Place:
         endpoint = self._by_method.get(method)
         if endpoint is None:
             allowed = ", ".join(sorted(self._by_method))
-            told = f"{scope['path']} does not take {method[:20]}; it takes {allowed}"
+            told = f"{scope['path'][:200]} does not take {method[:20]}; it takes {allowed}"
             raise Refusal(WRONG_METHOD, told, headers=[(b"allow", allowed.encode())])
-        access = scope.get("access", ADMIN)
-        if endpoint.needs is not None:
-            access.check(endpoint.needs)
-        headers = scope["headers"]
-        call = Call(
-            self._gate, access, scope["path_params"],
-            asked.decode_query(scope["query_string"], endpoint.query),
-            await self._body(endpoint, headers, receive), headers, receive, send,
-        )  # fmt: skip
-        answer = await endpoint.does(call)
-        if answer is not None:
-            await answer.send(send)
+        uncounted = endpoint.stays or endpoint.needs is None
+        with nullcontext() if uncounted else self._gate.request():
+            if endpoint.needs is not None:
+                scope.get("access", EVERYTHING).check(endpoint.needs)
+            call = await self._call(endpoint, scope, receive, send)
+            answer = await endpoint.does(call)
+            if answer is not None:
+                await answer.send(send)
 
-    async def _body(self, endpoint: Endpoint, headers: Any, receive: Receive) -> Any:
-        decoder = self._decoders.get(endpoint.method)
-        if decoder is None or endpoint.body is None:
+    async def _call(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> Call:
+        query, headers = endpoint.query, scope["headers"]
+        said = asked.decode_query(scope["query_string"], query) if query is not None else None
+        body = await self._body(endpoint, headers, receive)
+        return Call(self._gate, scope["path_params"], said, body, headers, receive, send)
+
+    async def _body(
+        self, endpoint: Endpoint, headers: asked.RawHeaders, receive: Receive
+    ) -> msgspec.Struct | None:
+        if endpoint.body is None:
             return None
         gate = self._gate
         body = await asked.read_body(headers, receive, gate.max_body_bytes, gate.body_s)
         if not body and endpoint.body_optional:
             return endpoint.body()
         asked.check_media(headers)
-        return asked.decode(body, decoder)
+        return asked.decode(body, self._decoders[endpoint.method])

@@ -1,9 +1,9 @@
 """A WebSocket: many sessions watched by cursor, and commands, over one connection.
 
-Decides the order in which its subscriptions go out, and how much may be under way. It must not know
+Decides in which order its subscriptions go out, and how much may be under way. It must not know
 what events mean. Invariant: each subscription gets every event after its cursor once and in order;
-subscriptions take turns, a frame each; a peer that does not read is waited for, and costs no more
-than a page of events for each subscription.
+subscriptions take turns; a peer that does not read is waited for, and costs one page of events
+however many sessions it watches.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any, assert_never
 
 import msgspec
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from turnkeeper import api
-from turnkeeper.core.errors import BUSY, InvalidValue, TurnkeeperError
+from turnkeeper.core.errors import BUSY, TurnkeeperError
 from turnkeeper.gateway import actions
-from turnkeeper.gateway.answers import problem_of
-from turnkeeper.gateway.asked import decode
+from turnkeeper.gateway.answers import mistake, problem_of
+from turnkeeper.gateway.asked import Gone, decode
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.gate import Gate
-from turnkeeper.runtime.fanout import CutOff, Watcher
+from turnkeeper.gateway.reader import Reader
 
 log = logging.getLogger("turnkeeper.gateway")
 
@@ -31,7 +32,9 @@ COMMANDS_MAX = 64
 """So many commands of one socket may be under way; then it is not read any further."""
 
 FRAME_BYTES = 256 * 1024
-"""A frame of events is closed when it has this many."""
+"""A frame of events has no more, unless one event alone does."""
+
+GOING_AWAY = 1001
 
 _encoder = msgspec.json.Encoder()
 _incoming: msgspec.json.Decoder[api.Incoming] = msgspec.json.Decoder(api.Incoming)
@@ -41,27 +44,28 @@ class Socket:
     """One connection. `run` it once; `end` it when the server goes."""
 
     def __init__(self, gate: Gate, access: Access, receive: Receive, send: Send) -> None:
-        self._gate = gate
+        self.gate = gate
+        self.turn = asyncio.Lock()
+        """Whoever has it may take a page of events from the log, and sends it."""
         self._access = access
         self._receive = receive
         self._send = send
-        self._turn = asyncio.Lock()
         self._subscriptions: dict[str, Subscription] = {}
         self._commands: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(COMMANDS_MAX)
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
+        self._over = False
 
     async def run(self) -> None:
         """Until either side goes."""
-        with self._gate.living(self):
+        with self.gate.guest(self):
             await self._send({"type": "websocket.accept"})
             try:
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "websocket.disconnect":
-                        return
+                while (message := await self._receive())["type"] != "websocket.disconnect":
                     await self._take(message)
+            except Gone:
+                pass
             finally:
                 await self._leave()
 
@@ -70,29 +74,32 @@ class Socket:
             self._ending = self._loop.create_task(self._goodbye())
 
     async def say(self, data: bytes) -> None:
-        """One message out, after those that were ready before it."""
-        async with self._turn:
+        """One message out, when the peer has taken enough of those before it. Raises `Gone`."""
+        if self._over:
+            raise Gone
+        try:
             await self._send({"type": "websocket.send", "text": data.decode()})
+        except OSError:
+            self._over = True
+            raise Gone from None
 
     # What comes in ---------------------------------------------------------------------------
 
-    async def _take(self, message: Any) -> None:
-        data = message.get("text")
-        raw = data.encode() if data is not None else message.get("bytes") or b""
+    async def _take(self, message: Message) -> None:
+        text = message.get("text")
+        raw = text.encode() if text is not None else message.get("bytes") or b""
         try:
             asked = decode(raw, _incoming)
         except TurnkeeperError as refused:
-            await self.say(_encoder.encode(api.Refused(problem=problem_of(refused))))
-            return
+            return await self._refuse(_id_in(raw), refused)
         match asked:
             case api.Subscribe():
                 await self._answered(asked.id, self._subscribe(asked))
             case api.Unsubscribe():
                 await self._drop(asked.session)
-                told = api.Unsubscribed(session=asked.session, id=asked.id)
-                await self.say(_encoder.encode(told))
+                await self.say(_encode(api.Unsubscribed(session=asked.session, id=asked.id)))
             case api.Ping():
-                await self.say(_encoder.encode(api.Pong(id=asked.id)))
+                await self.say(_encode(api.Pong(id=asked.id)))
             case api.SendMessage() | api.StopRun() | api.Answer():
                 await self._room.acquire()
                 task = self._loop.create_task(self._answered(asked.id, self._command(asked)))
@@ -100,72 +107,94 @@ class Socket:
                 task.add_done_callback(self._done)
             case _:
                 assert_never(asked)
+        return None
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._commands.discard(task)
         self._room.release()
 
-    async def _answered(self, id: str | None, doing: Awaitable[bytes]) -> None:
-        try:
-            told = await doing
-        except TurnkeeperError as refused:
-            told = _encoder.encode(api.Refused(problem=problem_of(refused), id=id))
-        await self.say(told)
+    async def _answered(self, id: str | None, doing: Awaitable[None]) -> None:
+        """Whatever is asked is answered, if there is still somebody to be answered."""
+        with suppress(Gone):
+            try:
+                await doing
+            except TurnkeeperError as refused:
+                await self._refuse(id, refused)
+            except Gone:
+                raise
+            except Exception as fault:
+                log.exception("a command over a WebSocket failed")
+                await self._refuse(id, mistake(fault))
 
-    async def _command(self, asked: api.SendMessage | api.StopRun | api.Answer) -> bytes:
+    async def _refuse(self, id: str | None, refused: TurnkeeperError) -> None:
+        await self.say(_encode(api.Refused(problem=problem_of(refused), id=id)))
+
+    async def _command(self, asked: api.SendMessage | api.StopRun | api.Answer) -> None:
         self._access.check("operate")
-        self._gate.check_open()
-        done: Any
+        self.gate.check_open()
+        answer: msgspec.Struct
         match asked:
             case api.SendMessage():
-                done = await actions.send(self._gate, asked.session, asked.message, asked.key)
+                answer = await actions.send(self.gate, asked.session, asked.message, asked.key)
             case api.StopRun():
-                done = await actions.stop(self._gate, asked.run, asked.by)
+                answer = await actions.stop(self.gate, asked.run, asked.by)
             case api.Answer():
-                decision = api.Decision(decision=asked.decision, note=asked.note)
-                done = await actions.answer_approval(self._gate, asked.approval, decision)
-        answer = msgspec.Raw(_encoder.encode(done))
-        return _encoder.encode(api.Reply(id=asked.id, answer=answer))
+                decision = api.Decision(decision=asked.decision, note=asked.note, by=asked.by)
+                answer = await actions.answer_approval(self.gate, asked.approval, decision)
+            case _:
+                assert_never(asked)
+        await self.say(_encode(api.Reply(id=asked.id, answer=msgspec.Raw(_encode(answer)))))
 
     # Subscriptions ---------------------------------------------------------------------------
 
-    async def _subscribe(self, asked: api.Subscribe) -> bytes:
-        if asked.after < 0:
-            raise InvalidValue("after", asked.after, "give the number of the last event you have")
-        known = len(self._subscriptions)
-        if asked.session not in self._subscriptions and known >= self._gate.max_subscriptions:
-            raise TurnkeeperError(BUSY, f"this socket has {known} subscriptions")
-        watcher = await actions.watch(self._gate, asked.session, asked.after)
-        await self._drop(asked.session)
+    async def _subscribe(self, asked: api.Subscribe) -> None:
+        """Everything after the cursor from now on, instead of what was subscribed to before."""
+        self.gate.check_open()
+        reader = await Reader.open(self.gate, asked.session, asked.after)
         try:
-            self._gate.take_watcher()
-        except TurnkeeperError:
-            watcher.close()
+            await self._drop(asked.session)
+            if len(self._subscriptions) >= self.gate.max_subscriptions:
+                told = f"this socket has {len(self._subscriptions)} subscriptions"
+                raise TurnkeeperError(BUSY, told)
+            self.gate.enter_watcher()
+        except BaseException:
+            reader.close()
             raise
-        subscription = Subscription(self._gate, self, watcher)
-        self._subscriptions[asked.session] = subscription
-        self._loop.call_soon(subscription.begin)
-        told = api.Subscribed(
-            session=asked.session, after=asked.after, seq=watcher.head, id=asked.id
+        subscription = self._subscriptions[asked.session] = Subscription(self, reader)
+        told_ = api.Subscribed(
+            session=asked.session, after=asked.after, seq=reader.head, id=asked.id
         )
-        return _encoder.encode(told)
+        await self.say(_encode(told_))
+        subscription.begin()
 
     async def _drop(self, session: str) -> None:
         subscription = self._subscriptions.pop(session, None)
         if subscription is not None:
+            self.gate.leave_watcher()
             await subscription.close()
-            self._gate.leave_watcher()
+
+    async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None:
+        """A subscription that cannot go on is over, and its peer is told."""
+        session = subscription.session
+        if self._subscriptions.get(session) is subscription:
+            del self._subscriptions[session]
+            self.gate.leave_watcher()
+            await self._refuse(None, refused)
+            await self.say(_encode(api.Unsubscribed(session=session)))
 
     # The end ---------------------------------------------------------------------------------
 
     async def _goodbye(self) -> None:
-        await self.say(_encoder.encode(api.Goodbye(why="the server is shutting down")))
-        await self._send({"type": "websocket.close", "code": 1001, "reason": "going away"})
+        with suppress(Gone, OSError):
+            await self.say(_encode(api.Goodbye(why="the server is shutting down")))
+            self._over = True
+            close = {"type": "websocket.close", "code": GOING_AWAY, "reason": "the server goes"}
+            await self._send(close)
 
     async def _leave(self) -> None:
         for session in list(self._subscriptions):
             await self._drop(session)
-        tasks = [*self._commands, *([self._ending] if self._ending else [])]
+        tasks = [*self._commands, *([self._ending] if self._ending is not None else [])]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -175,49 +204,77 @@ class Socket:
 class Subscription:
     """One session, watched over a socket."""
 
-    def __init__(self, gate: Gate, socket: Socket, watcher: Watcher) -> None:
-        self._gate = gate
+    def __init__(self, socket: Socket, reader: Reader) -> None:
         self._socket = socket
-        self._watcher = watcher
+        self._reader = reader
         self._task: asyncio.Task[None] | None = None
-        name = _encoder.encode(watcher.session)
-        self._head = b'{"type":"events","session":' + name + b',"events":['
+        self._head = b'{"type":"events","session":' + _encode(reader.session) + b',"events":['
+
+    @property
+    def session(self) -> str:
+        return self._reader.session
 
     def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._pump())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        self._watcher.close()
+        self._reader.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _pump(self) -> None:
-        say, head = self._socket.say, self._head
-        while True:
-            watcher = self._watcher
+    async def _run(self) -> None:
+        with suppress(Gone):
             try:
-                while lines := await watcher.next_lines():
-                    for part in _frames(lines):
-                        await say(head + b",".join(part) + b"]}")
-            except CutOff as cut:
-                watcher.close()
-                self._watcher = await actions.watch(self._gate, watcher.session, cut.cursor)
-                continue
-            return
+                await self._pump()
+            except TurnkeeperError as refused:
+                await self._socket.lose(self, refused)
+            except Gone:
+                raise
+            except Exception as fault:
+                log.exception("a subscription to session %s failed", self.session)
+                await self._socket.lose(self, mistake(fault))
+            finally:
+                self._reader.close()
+
+    async def _pump(self) -> None:
+        reader, head, say, turn = self._reader, self._head, self._socket.say, self._socket.turn
+        while True:
+            await reader.wait_more()
+            async with turn:
+                lines = await reader.next_lines()
+                if not lines:
+                    return
+                for part in frames(lines):
+                    await say(head + b",".join(part) + b"]}")
+            if reader.cursor < reader.head:
+                await asyncio.sleep(0)
 
 
-def _frames(lines: list[bytes]) -> list[list[bytes]]:
-    """The lines in frames of a bounded size."""
-    size = sum(map(len, lines))
-    if size <= FRAME_BYTES:
+def frames(lines: list[bytes]) -> list[list[bytes]]:
+    """The lines in parts of a bounded size."""
+    if sum(map(len, lines)) <= FRAME_BYTES:
         return [lines]
-    frames: list[list[bytes]] = [[]]
-    room = FRAME_BYTES
+    parts: list[list[bytes]] = []
+    room = 0
     for line in lines:
-        if len(line) > room and frames[-1]:
-            frames.append([])
+        if len(line) > room:
+            parts.append([])
             room = FRAME_BYTES
-        frames[-1].append(line)
+        parts[-1].append(line)
         room -= len(line)
-    return frames
+    return parts
+
+
+def _encode(told: Any) -> bytes:
+    return _encoder.encode(told)
+
+
+def _id_in(raw: bytes) -> str | None:
+    """The id of a command that could not be read, if that much of it can."""
+    try:
+        found = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+    id = found.get("id") if isinstance(found, dict) else None
+    return id if isinstance(id, str) else None

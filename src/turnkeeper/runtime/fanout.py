@@ -86,6 +86,15 @@ class Watcher:
         """The same, as the log has them: one JSON object each."""
         return await self._next(self._tail.lines, self._fanout.page_lines)
 
+    async def wait_more(self) -> None:
+        """Until `next` has something to give or to say. Who must first wait for something else
+        takes nothing meanwhile."""
+        while self.cursor >= self._tail.head:
+            if self._closed or self._ending or self._cut_at is not None:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
     async def _next(
         self, kept: deque[_T], page: Callable[[str, int], Awaitable[list[_T]]]
     ) -> list[_T]:

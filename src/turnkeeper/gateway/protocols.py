@@ -1,0 +1,128 @@
+"""Connections: uvicorn's protocols, with bounds on what a peer can cost us.
+
+Decides when a connection is given up. It must not know what is asked or answered. Invariant: the
+head of a request is bounded in size and in time; a peer that is dead, or does not read when it
+should, is let go of without waiting for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from turnkeeper.core.errors import BUSY, INVALID, TOO_LARGE, TurnkeeperError
+from turnkeeper.gateway.answers import Answer, Refusal, refusal
+from turnkeeper.gateway.door import SECURITY
+
+HEAD_BYTES = 64 * 1024
+HEAD_S = 20.0
+"""So long the head of a request may take to come."""
+
+LINGER_S = 5.0
+"""A request that was refused before its body was there may send that for so long."""
+
+
+class Http(HttpToolsProtocol):
+    """One connection for HTTP."""
+
+    most = 1000
+    """Connections at once."""
+
+    @classmethod
+    def up_to(cls, most: int) -> type[Http]:
+        """The same, for so many connections at once."""
+        return type(cls.__name__, (cls,), {"most": most})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        self._in_head = True
+        self._in_body = False
+        self._too_slow: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            told = f"{self.most} connections are open"
+            return self._hang_up(refusal(TurnkeeperError(BUSY, told)))
+        return self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            self._await_head()
+        super().data_received(data)
+        if self._in_head and self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+            told = f"the head of the request is more than {HEAD_BYTES} bytes"
+            self._hang_up(refusal(Refusal(TOO_LARGE, told, status=431)))
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        self._in_head, self._in_body, self._head_bytes = False, True, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._in_body = True, False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_body and not self.transport.is_closing():
+            self.loop.call_later(LINGER_S, self._give_up_body, self.cycle)
+
+    def send_400_response(self, msg: str) -> None:
+        self._hang_up(refusal(TurnkeeperError(INVALID, "this is not HTTP as it should be")))
+
+    def _give_up_body(self, cycle: object) -> None:
+        if self._in_body and self.cycle is cycle:
+            self.transport.close()
+
+    def _await_head(self) -> None:
+        if self._too_slow is None:
+            self._too_slow = self.loop.call_later(HEAD_S, self._head_is_late)
+
+    def _head_is_here(self) -> None:
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+            self._too_slow = None
+
+    def _head_is_late(self) -> None:
+        self._too_slow = None
+        if self._in_head and not self.transport.is_closing():
+            if self._head_bytes == 0:
+                self.transport.close()
+            else:
+                told = f"the head of the request did not come within {HEAD_S:g} s"
+                self._hang_up(refusal(Refusal(BUSY, told, status=408)))
+
+    def _hang_up(self, answer: Answer) -> None:
+        """Say it and close, without anybody being asked."""
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", answer.media),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"connection", b"close"),
+            *answer.headers,
+            *SECURITY,
+        ]
+        lines = [STATUS_LINE[answer.status], *(b"%b: %b\r\n" % pair for pair in headers), b"\r\n"]
+        self.transport.write(b"".join(lines) + answer.body)
+        self.transport.close()
+
+
+class WebSocket(WebSocketsSansIOProtocol):
+    """One connection for a WebSocket."""
+
+    def keepalive_timeout(self) -> None:
+        """The peer did not answer a ping: there is nobody to wait for, least of all to flush."""
+        super().keepalive_timeout()
+        self.transport.abort()

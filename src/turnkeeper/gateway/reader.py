@@ -1,0 +1,90 @@
+"""Reading a session's log for somebody far away: by cursor, whatever happens on the way.
+
+Decides how to go on after a cut or a store that is down. It must not know how lines go out.
+Invariant: every event after the cursor, once and in order, until it is closed or the log is at its
+end for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from turnkeeper.core.errors import InvalidValue, StoreDown
+from turnkeeper.gateway.gate import Gate
+from turnkeeper.runtime.fanout import CutOff, Watcher
+
+PAUSE_S = 0.2
+PAUSE_MAX_S = 5.0
+
+
+class Reader:
+    """One who reads one session's log. `open` it; `close` it."""
+
+    def __init__(self, gate: Gate, watcher: Watcher) -> None:
+        self._gate = gate
+        self._watcher = watcher
+        self._closed = asyncio.Event()
+
+    @classmethod
+    async def open(cls, gate: Gate, session: str, after: int) -> Reader:
+        """From that cursor on, which must be one that the log has reached."""
+        watcher = await gate.dispatcher.watch(session, after)
+        if after > watcher.head:
+            watcher.close()
+            told = f"the log of session {session} ends at {watcher.head}; begin again after 0"
+            raise InvalidValue("after", after, told)
+        return cls(gate, watcher)
+
+    @property
+    def session(self) -> str:
+        return self._watcher.session
+
+    @property
+    def cursor(self) -> int:
+        """The last event that was given."""
+        return self._watcher.cursor
+
+    @property
+    def head(self) -> int:
+        """The last event that is known to be there."""
+        return self._watcher.head
+
+    async def wait_more(self) -> None:
+        """Until there is something to read, or nothing will be. Nothing is taken by it."""
+        await self._watcher.wait_more()
+
+    async def next_lines(self) -> list[bytes]:
+        """The next events, as the log has them; none once all is over."""
+        while not self._closed.is_set():
+            try:
+                return await self._watcher.next_lines()
+            except CutOff:
+                await self._again(0.0)
+            except StoreDown:
+                await self._again(PAUSE_S)
+        return []
+
+    def close(self) -> None:
+        self._closed.set()
+        self._watcher.close()
+
+    async def _again(self, pause_s: float) -> None:
+        """Go on with a new watcher, after the last event that was given."""
+        before = self._watcher
+        before.close()
+        while not self._closed.is_set():
+            await self._pause(pause_s)
+            try:
+                self._watcher = await self._gate.dispatcher.watch(before.session, before.cursor)
+            except StoreDown:
+                pause_s = min(max(pause_s * 2, PAUSE_S), PAUSE_MAX_S)
+            else:
+                break
+        if self._closed.is_set():
+            self._watcher.close()
+
+    async def _pause(self, pause_s: float) -> None:
+        if pause_s:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), pause_s)
