@@ -95,7 +95,7 @@ def run(body: Callable[[], Awaitable[None]], bound_s: float = BOUND_S) -> None:
 
 async def wait_until(holds: Callable[[], bool], within_s: float = BOUND_S) -> None:
     async with asyncio.timeout(within_s):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

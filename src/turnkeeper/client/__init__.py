@@ -8,10 +8,12 @@ from turnkeeper.client.options import Options
 from turnkeeper.client.run import RemoteRun
 from turnkeeper.client.sender import OutboxView, Outgoing
 from turnkeeper.client.shapes import AnyEvent, Health, Page, Pages, RawEvent
+from turnkeeper.client.sync import SyncClient, SyncOutbox, SyncOutgoing, SyncPages, SyncRun
 from turnkeeper.client.trouble import ClientClosed
 from turnkeeper.client.watching import Events
 
 __all__ = [
     "AnyEvent", "Client", "ClientClosed", "Events", "Health", "Options", "OutboxView",
-    "Outgoing", "Page", "Pages", "RawEvent", "RemoteRun",
+    "Outgoing", "Page", "Pages", "RawEvent", "RemoteRun", "SyncClient", "SyncOutbox",
+    "SyncOutgoing", "SyncPages", "SyncRun",
 ]  # fmt: skip

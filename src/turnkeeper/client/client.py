@@ -24,7 +24,7 @@ from turnkeeper.client.run import Remote, RemoteRun
 from turnkeeper.client.run import find as find_run
 from turnkeeper.client.sender import OutboxView, Outgoing, Sender
 from turnkeeper.client.shapes import Health, Page, Pages
-from turnkeeper.client.trouble import ClientClosed, Hitch, foreign
+from turnkeeper.client.trouble import ClientClosed, Hitch, read_problem
 from turnkeeper.client.watching import Events, Links
 from turnkeeper.core.errors import SESSION_EXISTS, SETTLED, UNACKNOWLEDGED, TurnkeeperError
 from turnkeeper.core.events import Priority, WhenBusy
@@ -116,9 +116,7 @@ class Client:
             limits=checks.limits(limits), sender=sender,
         )  # fmt: skip
         checks.seconds("wait_s", wait_s)
-        outgoing = self._put(session, asked, key, watched=True)
-        accepted = await outgoing.wait_accepted(wait_s)
-        return RemoteRun(self._parts.remote, session, accepted)
+        return await self._put(session, asked, key, watched=True).run(wait_s)
 
     def post(
         self,
@@ -132,18 +130,12 @@ class Client:
         limits: Mapping[str, float] | None = None,
         sender: str = "",
     ) -> Outgoing:
-        """The same, without waiting: the message is in the outbox, and `run_of` waits for it."""
+        """The same, without waiting: it is in the outbox, and what this gives can be waited for."""
         asked = api.NewMessage(
             text=text, priority=priority, when_busy=when_busy, deadline_s=deadline_s,
             limits=checks.limits(limits), sender=sender,
         )  # fmt: skip
         return self._put(session, asked, key, watched=False)
-
-    async def run_of(self, outgoing: Outgoing, wait_s: float | None = None) -> RemoteRun:
-        """The run of a message that was posted, as `send` gives it."""
-        checks.seconds("wait_s", wait_s)
-        accepted = await outgoing.wait_accepted(wait_s)
-        return RemoteRun(self._parts.remote, outgoing.session, accepted)
 
     @property
     def outbox(self) -> OutboxView:
@@ -304,12 +296,13 @@ class Client:
     async def health(self) -> Health:
         """Whether it is there, and ready. Tried once, without waiting for it."""
         calls, alive = self._parts.calls, Call("GET", "/healthz")
-        answer = await calls.plain(alive)
-        if answer.status != 200 or answer.body.strip() != b"ok":
-            raise foreign(calls.address.http("/healthz"), f"answered {answer.status}, and not ok")
-        ready = await calls.plain(Call("GET", "/readyz"))
-        why = "" if ready.status == 200 else ready.body.decode("utf-8", "replace").strip()
-        return Health(ready.status == 200, why)
+        calls.read(alive, await calls.plain(alive), api.HealthOut)
+        ready = Call("GET", "/readyz")
+        answer = await calls.plain(ready)
+        problem = read_problem(answer.body)
+        if problem is None:
+            calls.read(ready, answer, api.HealthOut)
+        return Health(problem is None, "" if problem is None else problem.detail)
 
     # The rest --------------------------------------------------------------------------------
 
@@ -345,12 +338,12 @@ class _Open:
         ssl_context: ssl.SSLContext | None,
         environ: Mapping[str, str],
     ) -> None:
-        self.calls = Calls(address, options, ssl_context, environ)
-        self.sender = Sender(self.calls, options)
         opener = Opener(address, options, ssl_context, environ)
-        self.links = Links(lambda: Link(opener, options, self.sender.nudge))
+        self.calls = Calls(address, options, ssl_context, environ)
+        self.links = Links(lambda: Link(opener, options, lambda: self.sender.nudge()))
         self.calls.on_found = self.links.shared.nudge
         self.remote = Remote(self.calls, self.links, options)
+        self.sender = Sender(self.remote)
 
     async def aclose(self, flush_s: float) -> list[Outgoing]:
         """Messages that were left and that nobody waits for."""

@@ -7,8 +7,7 @@ a run ends. Invariant: iterating it gives each of its events once, in order, to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
 from typing import overload
 
 from turnkeeper.api import AcceptedOut, RunOut, Stop, StopOut
@@ -19,7 +18,7 @@ from turnkeeper.client.checks import encode, name, seconds, text
 from turnkeeper.client.options import Options
 from turnkeeper.client.shapes import RUN_ENDED, AnyEvent, outcome_of
 from turnkeeper.client.trouble import ClientClosed, Hitch
-from turnkeeper.client.watching import Events, Links
+from turnkeeper.client.watching import Links, Watching
 from turnkeeper.core.commands import StopAnswer
 from turnkeeper.core.events import RunEnded
 from turnkeeper.core.outcome import Outcome
@@ -60,26 +59,17 @@ class RemoteRun:
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         """The events of this run from its message on, to `run.ended` and no further."""
-        async with aclosing(self.batches()) as batches:
-            async for events in batches:
+        following = self.follow()
+        try:
+            while events := await following.next():
                 for event in events:
                     yield event
+        finally:
+            following.close()
 
-    async def batches(self) -> AsyncGenerator[Sequence[AnyEvent], None]:
-        """The same, as they come together."""
-        watched = Events(self._remote.links, self.session, self._from)
-        async with aclosing(watched.batches()) as batches:
-            async for events in batches:
-                own = [event for event in events if event.run == self.id]
-                ended = [event for event in own if event.kind == RUN_ENDED]
-                if ended:
-                    await self._ended(ended[0])
-                    own = own[: own.index(ended[0]) + 1]
-                if own:
-                    yield own
-                if ended:
-                    return
-        raise ClientClosed(f"the client was closed before the end of run {self.id} was seen")
+    def follow(self) -> Following:
+        """The same, as the events come together; to be closed when done."""
+        return Following(self, Watching(self._remote.links, self.session, self._from))
 
     @overload
     async def wait(self, timeout_s: None = None) -> Outcome: ...
@@ -89,6 +79,9 @@ class RemoteRun:
 
     async def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """How it ended; none if it is still running, or out of reach, when the time is up."""
+        return await self.wait_for(timeout_s)
+
+    async def wait_for(self, timeout_s: float | None) -> Outcome | None:
         seconds("timeout_s", timeout_s)
         loop, options = asyncio.get_running_loop(), self._remote.options
         until = None if timeout_s is None else loop.time() + timeout_s
@@ -137,7 +130,8 @@ class RemoteRun:
         answer = await self._remote.calls.once(call)
         self._seen(self._remote.calls.read(call, answer, RunOut))
 
-    async def _ended(self, event: AnyEvent) -> None:
+    async def note_end(self, event: AnyEvent) -> None:
+        """Its `run.ended` was seen."""
         if isinstance(event.data, RunEnded):
             self.outcome = event.data.outcome
         elif self.outcome is None:
@@ -147,6 +141,35 @@ class RemoteRun:
         if self.outcome is None and told.outcome is not None:
             self.outcome = outcome_of(told.outcome)
         return told
+
+
+class Following:
+    """One who follows a run to its end."""
+
+    def __init__(self, run: RemoteRun, watching: Watching) -> None:
+        self._run = run
+        self._watching = watching
+        self._over = False
+
+    async def next(self) -> Sequence[AnyEvent]:
+        """What came next of this run, waiting for it if need be; nothing after its end."""
+        while not self._over:
+            events = await self._watching.next()
+            if not events:
+                told = f"the client was closed before the end of run {self._run.id} was seen"
+                raise ClientClosed(told)
+            own = [event for event in events if event.run == self._run.id]
+            for place, event in enumerate(own, start=1):
+                if event.kind == RUN_ENDED:
+                    await self._run.note_end(event)
+                    self._over = True
+                    return own[:place]
+            if own:
+                return own
+        return ()
+
+    def close(self) -> None:
+        self._watching.close()
 
 
 def _look(run: str) -> Call:

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from turnkeeper.api import AcceptedOut
 from turnkeeper.client.address import path_of
 from turnkeeper.client.backoff import Backoff
-from turnkeeper.client.calls import Call, Calls
-from turnkeeper.client.options import Options
+from turnkeeper.client.calls import Call
+from turnkeeper.client.checks import seconds
 from turnkeeper.client.outbox import Entry, Outbox
 from turnkeeper.client.reach import log
+from turnkeeper.client.run import Remote, RemoteRun
 from turnkeeper.client.trouble import ClientClosed, Hitch
 from turnkeeper.core.errors import UNACKNOWLEDGED, TurnkeeperError
 
@@ -69,18 +70,20 @@ class Outgoing:
         """Send it no more. Whether it was still to be sent; `maybe_taken` says if it left."""
         return self._sender.withdraw(self, "it was discarded")
 
-    async def wait_accepted(self, wait_s: float | None) -> AcceptedOut:
-        """The server's acknowledgement; who stops waiting withdraws the message."""
+    async def run(self, wait_s: float | None = None) -> RemoteRun:
+        """Its run, once the server has acknowledged it; who stops waiting withdraws it."""
+        seconds("wait_s", wait_s)
         self.watched = True
         try:
             async with asyncio.timeout(wait_s):
-                return await asyncio.shield(self.settled)
+                accepted = await asyncio.shield(self.settled)
         except TimeoutError:
             self._sender.withdraw(self, f"there was no answer in {wait_s:g} s (wait_s)")
-            return await self.settled
+            accepted = await self.settled
         except asyncio.CancelledError:
             self._sender.withdraw(self, "nobody waits for it any longer")
             raise
+        return RemoteRun(self._sender.remote, self.session, accepted)
 
 
 class OutboxView:
@@ -108,9 +111,11 @@ class OutboxView:
 class Sender:
     """Owns the outbox."""
 
-    def __init__(self, calls: Calls, options: Options) -> None:
+    def __init__(self, remote: Remote) -> None:
+        options = remote.options
+        self.remote = remote
         self.outbox = Outbox(options.outbox_messages, options.outbox_bytes)
-        self._calls = calls
+        self._calls = remote.calls
         self._options = options
         self._backoff = Backoff(options.retry_first_s, options.retry_longest_s)
         self._down_until = 0.0

@@ -7,8 +7,7 @@ who reads an old part of a session, or reads slowly, delays nobody else who watc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from turnkeeper.client.feed import Reader
 from turnkeeper.client.link import Link
@@ -108,17 +107,15 @@ class Events:
         self._session = session
         self._after = after
 
-    async def batches(self) -> AsyncGenerator[Sequence[AnyEvent], None]:
-        """The same, as they come together."""
-        watching = Watching(self._links, self._session, self._after)
+    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        watching = self.watch()
         try:
             while events := await watching.next():
-                yield events
+                for event in events:
+                    yield event
         finally:
             watching.close()
 
-    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        async with aclosing(self.batches()) as batches:
-            async for events in batches:
-                for event in events:
-                    yield event
+    def watch(self) -> Watching:
+        """The same, as the events come together; to be closed when done."""
+        return Watching(self._links, self._session, self._after)
