@@ -97,6 +97,7 @@ class Lines(logging.Handler):
         self._journal = journal
         self._waiting: queue.Queue[str | None] = queue.Queue(behind_max)
         self.dropped = 0
+        """So many lines since the beginning."""
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
@@ -126,16 +127,17 @@ class Lines(logging.Handler):
         super().close()
 
     def _write_all(self) -> None:
+        told = 0
         while True:
-            line = self._waiting.get()
-            dropped, self.dropped = self.dropped, 0
+            line, dropped = self._waiting.get(), self.dropped
             try:
-                if dropped:
-                    self._write(f"{dropped} lines were dropped: nobody read the log\n")
+                if dropped > told:
+                    self._write(f"{dropped - told} lines were dropped: nobody read the log\n")
+                    told = dropped
                 if line is not None:
                     self._write(line + "\n")
             except (OSError, ValueError):
-                self.dropped += line is not None  # closed, or its disk is full
+                pass  # it is closed, or its disk is full: there is nowhere to say so
             if line is None:
                 return
 

@@ -30,7 +30,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf"\b(bearer|basic)\s+{_WORD}{{6,}}", rf"\1 {HIDDEN}", True),
         # name = value, in a query, in JSON or in an environment; and a command's option
         (rf"({_SECRET}[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']?)[^\s\"'&,;]{{6,}}", rf"\1{HIDDEN}", True),
-        (rf"(--?[\w-]{{0,40}}{_SECRET}[\w-]{{0,20}}\s{{1,9}}[\"']?)[^\s\"'-][^\s\"']{{5,}}",
+        (rf"((?<![\w-])--?[\w-]{{0,40}}{_SECRET}[\w-]{{0,20}}\s{{1,9}}[\"']?)[^\s\"'-][^\s\"']{{5,}}",
          rf"\1{HIDDEN}", True),
         # user and password in an address
         (r"(\b[a-z][a-z0-9+.-]{0,20}://)[^\s/@:]{1,256}:[^\s/@]{1,256}@", rf"\1{HIDDEN}@", True),

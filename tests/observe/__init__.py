@@ -1,0 +1,1 @@
+"""What can be seen of a running Turnkeeper, and that looking harms nothing."""
