@@ -1,7 +1,7 @@
 """An event store in memory: for a turn here and now, and for tests. Nothing of it is durable.
 
 Decides order, fences and uniqueness like every store. It must not know what events mean, beyond
-which run they begin or end. Invariant: a batch is all there or not at all; a log has no gap; a
+which run they end. Invariant: a batch is all there or not at all; a log has no gap; a
 run ends once; an epoch that is over cannot write.
 """
 
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced
-from turnkeeper.core.events import Event, MessageAccepted, RunEnded, RunRequeued, encode
+from turnkeeper.core.events import Event, RunEnded, encode
 from turnkeeper.ports import Batch, OutOfOrder, Snapshot
-from turnkeeper.store.shelf import Shelf, fits_approval, fits_run, fits_session, page
-
-_BEGINNINGS = frozenset({MessageAccepted, RunRequeued})
+from turnkeeper.store.shelf import Shelf, copied, fits_approval, fits_run, fits_session, page
 
 
 class MemoryStore:
@@ -23,7 +21,6 @@ class MemoryStore:
         self._logs: dict[str, list[Event]] = {}
         self._epochs: dict[str, int] = {}
         self._unfinished: dict[str, None] = {}
-        self._runs: dict[str, str] = {}
         self._ended: set[str] = set()
         self._snapshots: dict[str, Snapshot] = {}
         self._shelf = Shelf()
@@ -41,20 +38,17 @@ class MemoryStore:
         if batch.epoch != self._epochs.get(session):
             raise Fenced(session, batch.epoch)
         log = self._logs.setdefault(session, [])
-        head, begun, ended = len(log), {}, set()
+        head, ended = len(log), set()
         for event in batch.events:
             head += 1
             if event.seq != head:
                 raise OutOfOrder(f"event {event.seq} does not follow {head - 1}")
-            kind, run = type(event.data), event.run or ""
-            if kind is RunEnded:
+            if type(event.data) is RunEnded:
+                run = event.run or ""
                 if run in ended or run in self._ended:
                     raise OutOfOrder(f"{run} would end twice")
                 ended.add(run)
-            elif kind in _BEGINNINGS:
-                begun[run] = session
         log.extend(batch.events)
-        self._runs.update(begun)
         self._ended.update(ended)
         self._shelf.put(r.changes(batch.events))
         if batch.events:
@@ -77,7 +71,8 @@ class MemoryStore:
         return list(self._unfinished)
 
     async def session_of(self, run: str) -> str | None:
-        return self._runs.get(run)
+        found = self._shelf.runs.get(run)
+        return None if found is None else found.session
 
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         if epoch != self._epochs.get(session):
@@ -97,10 +92,10 @@ class MemoryStore:
         return r.ApprovalPage(*page(self._shelf.approvals, query, fits_approval(query)))
 
     async def session(self, session: str) -> r.SessionRecord | None:
-        return self._shelf.sessions.get(session)
+        return copied(self._shelf.sessions.get(session))
 
     async def run(self, run: str) -> r.RunRecord | None:
-        return self._shelf.runs.get(run)
+        return copied(self._shelf.runs.get(run))
 
     async def approval(self, approval: str) -> r.ApprovalRecord | None:
-        return self._shelf.approvals.get(approval)
+        return copied(self._shelf.approvals.get(approval))

@@ -6,6 +6,7 @@ cursor stays good whatever is added meanwhile.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -40,20 +41,22 @@ class Shelf:
             case r.NewRun(record):
                 self._put_run(record, change)
             case r.RunBegan(run, at):
-                self._count(run, queued=-1, running=run)
-                self.runs[run].state, self.runs[run].started_at = "running", at
+                begun = self.runs.get(run)
+                if begun is not None and begun.state == "queued":
+                    self._count(begun, running=run)
+                    begun.state, begun.started_at = "running", at
             case r.RunOver(run, at, outcome):
-                record_ = self.runs.get(run)
-                if record_ is not None:
-                    waited = record_.state == "queued"
-                    self._count(run, queued=-1 if waited else 0, running=None)
-                    record_.state, record_.ended_at, record_.outcome = "ended", at, outcome
+                over = self.runs.get(run)
+                if over is not None:
+                    self._count(over, running=None)
+                    over.state, over.ended_at, over.outcome = "ended", at, outcome
             case r.NewApproval(approval):
                 self.approvals[approval.id] = approval
             case r.ApprovalOver():
-                found = self.approvals[change.approval]
-                found.state, found.settled_at = change.state, change.at
-                found.by, found.note = change.by, change.note
+                found = self.approvals.get(change.approval)
+                if found is not None:
+                    found.state, found.settled_at = change.state, change.at
+                    found.by, found.note = change.by, change.note
 
     def _put_run(self, record: r.RunRecord, change: r.NewRun) -> None:
         previous = self.runs.get(change.previous or "")
@@ -67,13 +70,20 @@ class Shelf:
         if session is not None:
             session.queued += 1
 
-    def _count(self, run: str, *, queued: int, running: str | None) -> None:
-        record = self.runs.get(run)
-        session = self.sessions.get(record.session) if record is not None else None
-        if session is not None:
-            session.queued += queued
-            if running is not None or session.running == run:
-                session.running = running
+    def _count(self, run: r.RunRecord, running: str | None) -> None:
+        """Its session, when the run leaves the state that it has."""
+        session = self.sessions.get(run.session)
+        if session is None:
+            return
+        if run.state == "queued":
+            session.queued -= 1
+        if running is not None or session.running == run.id:
+            session.running = running
+
+
+def copied(record: _Record | None) -> _Record | None:
+    """As it is now, whatever becomes of it."""
+    return None if record is None else copy.copy(record)
 
 
 def page(
@@ -89,7 +99,7 @@ def page(
                 break
     more = len(found) > query.limit
     found = found[: query.limit]
-    return [record for _, record in found], str(found[-1][0]) if more else None
+    return [copy.copy(record) for _, record in found], str(found[-1][0]) if more else None
 
 
 def cursor_of(before: str | None, otherwise: int) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import secrets
 
-from tests.conformance.store.kit import Bench, accepted, batch, ended, seqs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conformance.store.kit import Bench, accepted, batch, ended, put, seqs
 from tests.helpers.shell import event
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import Fenced
@@ -242,5 +246,102 @@ def test_a_run_that_merely_started_a_child_is_not_where_the_child_is(bench: Benc
         child = event(2, e.ChildStarted("r_9", "s_2"), run="r_1")
         await store.append(batch(accepted(1, "r_1"), child, epoch=epoch))
         assert await store.session_of("r_9") is None
+
+    bench.run(test)
+
+
+def test_a_batch_whose_own_events_are_not_in_order_is_refused(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        epoch = await store.claim("s_1")
+        for wrong in ([1, 3, 2], [1, 2, 2], [1, 3], [2, 3]):
+            with pytest.raises(OutOfOrder):
+                await store.append(batch(*[event(n) for n in wrong], epoch=epoch))
+        assert await store.head("s_1") == 0
+
+    bench.run(test)
+
+
+def test_a_batch_without_events_only_says_what_is_unfinished(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        epoch = await store.claim("s_1")
+        await store.append(batch(event(1), epoch=epoch))
+        await store.append(Batch("s_1", epoch, [], unfinished=False))
+        assert await store.unfinished() == []
+        assert await seqs(store) == [1]
+        with pytest.raises(Fenced):
+            await store.append(Batch("s_1", epoch + 1, [], unfinished=True))
+
+    bench.run(test)
+
+
+def test_lines_are_the_same_events_as_they_were_encoded(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        epoch = await store.claim("s_1")
+        written = [event(n, e.OutputText(f"line {n}\n\u2028\x00é")) for n in range(1, 8)]
+        await store.append(batch(*written[:3], epoch=epoch))
+        lines = [e.encode(one) for one in written[3:]]
+        await store.append(Batch("s_1", epoch, written[3:], unfinished=True, lines=lines))
+        for after, limit in ((0, 100), (2, 3), (3, 1), (6, 5), (7, 5)):
+            found = await store.read("s_1", after, limit)
+            assert await store.read_lines("s_1", after, limit) == [e.encode(one) for one in found]
+            assert found == written[after : after + limit]
+
+    bench.run(test)
+
+
+def test_a_limit_of_nothing_gives_nothing(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        await put(store, event(1))
+        assert await store.read("s_1", 0, 0) == []
+        assert await store.read_lines("s_1", 0, 0) == []
+
+    bench.run(test)
+
+
+@pytest.mark.parametrize(
+    ("count", "size"), [(3000, 10), (40, 20_000), (3, 200_000), (300, 1)], ids=str
+)
+def test_a_batch_of_any_size_is_read_as_it_was_written(bench: Bench, count: int, size: int) -> None:
+    async def test(store: EventStore) -> None:
+        epoch = await put(store, event(1))
+        written = [event(n, e.OutputText("é" * size)) for n in range(2, count + 2)]
+        await store.append(batch(*written, epoch=epoch))
+        await store.append(batch(event(count + 2), epoch=epoch))
+        for after in (1, 2, count // 2, count - 1, count):
+            found = await store.read("s_1", after, count)
+            assert found == [*written, event(count + 2)][after - 1 : after - 1 + count]
+
+    bench.run(test)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    asked=st.lists(st.tuples(st.integers(0, 110), st.integers(1, 120)), min_size=1, max_size=8),
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_cursor_and_limit_cut_the_same_piece_out_of_the_log(
+    bench: Bench, sizes: list[int], asked: list[tuple[int, int]]
+) -> None:
+    async def test(store: EventStore) -> None:
+        session = f"s_{secrets.token_hex(8)}"
+        epoch, log = await store.claim(session), list[e.Event]()
+        for size in sizes:
+            new = [event(len(log) + n, session=session) for n in range(1, size + 1)]
+            await store.append(batch(*new, epoch=epoch))
+            log += new
+        for after, limit in asked:
+            assert await store.read(session, after, limit) == log[after : after + limit]
+
+    bench.run(test)
+
+
+def test_what_makes_a_message_known_again_is_kept(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        parent = e.Parent("s_9", "r_9", 1, 12.5)
+        written = accepted(
+            1, "r_1", key="k", fingerprint="f" * 64, position=3, parent=parent, sender="anna"
+        )
+        await put(store, written)
+        assert await store.read("s_1", 0, 1) == [written]
 
     bench.run(test)
