@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
@@ -183,6 +183,12 @@ def agents_with(name: str) -> dict[str, Agent | Spec]:
     return agents
 
 
+def usual_agents() -> dict[str, Agent | Spec]:
+    """The built-in ones, and every known program that is on PATH."""
+    found = {known.name: spec_of(known) for known in KNOWN if shutil.which(known.command[0])}
+    return {**built_in_agents(), **found}
+
+
 async def detected_agents() -> list[Found]:
     """The known agents, and how they are on this machine."""
     return await detect()
@@ -225,6 +231,8 @@ class Durable:
     shared: bool = False
     what: str = "turnkeeper"
     observer: Observer | None = None
+    database: Path | None = None
+    """Where the logs are, if not in the data directory."""
 
 
 USUAL = Durable()
@@ -240,7 +248,7 @@ async def durable(
     try:
         custody = Custody(place.custody)
         made, policies = wire_agents(agents, limits, custody)
-        store = await SqliteStore.open(place.database)
+        store = await SqliteStore.open(how.database or place.database)
     except BaseException:
         held.release()
         raise
@@ -266,6 +274,16 @@ def wire_agents(
             made[name] = given
         policies[name] = policy
     return made, policies
+
+
+def check_spec(name: str, spec: Spec) -> InvalidValue | None:
+    """What its driver has against an agent's table. Nothing is made or started."""
+    table = {key: value for key, value in spec.items() if key != "warm_s"}
+    try:
+        make_agent(name, table, lambda: cast(Custodian, None))
+    except InvalidValue as wrong:
+        return wrong
+    return None
 
 
 def _seconds(field: str, value: object) -> float:

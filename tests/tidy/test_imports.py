@@ -41,7 +41,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # what wires it, and the two that may ask for it
     "compose": EVERYTHING - parts("compose cli tui client facade testing __init__ __main__"),
     "facade": parts("compose place runtime projections ports core"),
-    "cli": parts("compose config place facade client tui projections api ports core __init__"),
+    "cli": parts(
+        "compose config place facade client tui store gateway observe projections api ports core"
+        " __init__"
+    ),
     # the top: lazy (see below)
     "__init__": parts("facade worker ports core"),
     "__main__": parts("cli"),

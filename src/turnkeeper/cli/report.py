@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import unicodedata
+
+import msgspec
 
 from turnkeeper import Outcome
 from turnkeeper.cli.clean import Stripper, one_line
+from turnkeeper.cli.sides import View
 from turnkeeper.cli.streams import Stream
+from turnkeeper.cli.tables import clock_face
+from turnkeeper.client import AnyEvent
 from turnkeeper.core import events as e
-from turnkeeper.core.commands import RunView
 from turnkeeper.core.outcome import Kind
 
 SAVE, RESTORE, ERASE = "\x1b7", "\x1b8", "\x1b[K"
+SPINNER, PLAIN_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -35,16 +41,18 @@ class Report:
         self._line_open = False
         self._tools: dict[str, str] = {}
         self._status_shown = False
+        self._turned = 0
+        self._spinner = SPINNER if _takes(SPINNER) else PLAIN_SPINNER
         self.draws = err.is_terminal and os.environ.get("TERM") != "dumb" and not as_json
         color = self.draws and not os.environ.get("NO_COLOR")
         self._dim = (DIM, PLAIN) if color else ("", "")
 
     # What happens ----------------------------------------------------------------------------
 
-    async def show(self, event: e.Event) -> None:
-        """One event, as it comes."""
+    async def show(self, event: AnyEvent) -> None:
+        """One event, as it comes. Of a kind that a newer server has, only programs are told."""
         if self._json:
-            await self.out.wait_written(e.encode(event).decode() + "\n")
+            await self.out.wait_written(line_of(event) + "\n")
             return
         match event.data:
             case e.OutputText(text=text):
@@ -52,7 +60,7 @@ class Report:
             case e.RunEnded(text=str(text)) if not self._answered:
                 await self._answer(text)
             case _:
-                told = self._told(event.data)
+                told = self._told(event.data) if isinstance(event, e.Event) else ""
                 if told:
                     await self.say(told)
 
@@ -133,16 +141,22 @@ class Report:
         if not line.endswith("\n"):
             await self.err.wait_written("\n")
 
-    async def status(self, view: RunView, elapsed_s: float) -> None:
-        """Phase, time and the next clock, behind what stands on the line if there is room."""
-        told = f" {view.phase} {_clock_face(elapsed_s)}"
+    async def status(self, view: View, elapsed_s: float, since_s: float = 0.0) -> None:
+        """Phase, time and the next clock, behind what stands on the line if there is room. The
+        look is `since_s` old."""
+        told = f" {self._spin()} {view.phase} {clock_face(elapsed_s)}"
         if view.clocks:
-            told += f" · {view.clocks[0].clock} in {_clock_face(math.ceil(view.clocks[0].in_s))}"
+            nearest = view.clocks[0]
+            told += f" · {nearest.clock} in {clock_face(math.ceil(nearest.in_s - since_s))}"
         if not self.draws or self._column + len(told) >= self.err.columns():
             return
         dim, end = self._dim
         self._status_shown = True
         await self.err.wait_written(f"{ERASE}{SAVE}{dim}{told}{end}{RESTORE}")
+
+    def _spin(self) -> str:
+        self._turned += 1
+        return self._spinner[self._turned % len(self._spinner)]
 
     async def clear_status(self) -> None:
         if self._status_shown:
@@ -150,15 +164,23 @@ class Report:
             await self.err.wait_written(ERASE)
 
 
+def line_of(event: AnyEvent) -> str:
+    """The event as one line of JSON, as it is stored."""
+    line = e.encode(event) if isinstance(event, e.Event) else msgspec.json.encode(event)
+    return line.decode()
+
+
+def _takes(signs: str) -> bool:
+    """Whether this terminal's encoding has them."""
+    try:
+        signs.encode(getattr(sys.stderr, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def _column(text: str, column: int) -> int:
     """Where the cursor is after this text. A guess is enough: it decides if there is room."""
     _, newline, last = text.rpartition("\n")
     wide = sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in last)
     return wide if newline else column + wide
-
-
-def _clock_face(seconds: float) -> str:
-    whole = max(0, int(seconds))
-    hours, minutes = divmod(whole // 60, 60)
-    face = f"{minutes:02}:{whole % 60:02}"
-    return f"{hours}:{face}" if hours else face

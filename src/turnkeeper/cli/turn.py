@@ -17,16 +17,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from turnkeeper import Event, Outcome, Run, Turnkeeper, TurnkeeperError
+from turnkeeper import Outcome, TurnkeeperError
 from turnkeeper.cli.clean import one_line
+from turnkeeper.cli.params import UNKNOWN, Where
+from turnkeeper.cli.reach import keeper_for
 from turnkeeper.cli.report import ERASE, Report
+from turnkeeper.cli.sides import Keeper, Message, Turn, View
 from turnkeeper.cli.streams import Keyboard, Stream
-from turnkeeper.compose import agents_with
+from turnkeeper.client import AnyEvent
 from turnkeeper.core.events import ApprovalRequested, ApprovalSettled
-from turnkeeper.core.limits import check_patch
 from turnkeeper.core.outcome import words_of
 
-STATUS_EVERY_S = 0.5
+SPIN_EVERY_S = 0.125
+LOOK_EVERY_S = 0.5
+"""So often the run is asked how it is; between two looks only the spinner and the time go on."""
+
 QUIET_S = 1.0
 """For this long nothing has to be shown before the status is."""
 
@@ -45,7 +50,7 @@ class TurnOptions:
     """What was asked for on the command line."""
 
     text: str
-    agent: str
+    agent: str | None
     session: str | None
     priority: str
     limits: Mapping[str, float]
@@ -53,17 +58,18 @@ class TurnOptions:
     yes: bool = False
 
 
-def play_turn(options: TurnOptions) -> int:
+def play_turn(options: TurnOptions, where: Where) -> int:
     """The turn, from its message to its end; the exit code. Raises what refuses the message."""
-    return asyncio.run(_Turn(options).wait_played())
+    return asyncio.run(_Turn(options, where).wait_played())
 
 
 class _Turn:
-    def __init__(self, options: TurnOptions) -> None:
+    def __init__(self, options: TurnOptions, where: Where) -> None:
         self._options = options
+        self._where = where
         self._report = Report(Stream(sys.stdout), Stream(sys.stderr), as_json=options.as_json)
         self._keyboard = Keyboard(sys.stdin)
-        self._run: Run | None = None
+        self._run: Turn | None = None
         self._code: int | None = None
         self._interrupts = 0
         self._stopping = False
@@ -86,28 +92,37 @@ class _Turn:
 
     async def _wait_outcome(self) -> int:
         options = self._options
-        asked: dict[str, Any] = {
-            "agent": options.agent,
-            "priority": options.priority,
-            "sender": "turnkeeper run",
-        }
-        limits = check_patch(dict(options.limits))
-        async with Turnkeeper(agents=agents_with(options.agent), limits=limits) as tk:
-            run = await tk.send(options.session, options.text, **asked)
-            ticking = self._spawn(self._tick())
+        message = Message(
+            options.text, options.session, options.agent, options.priority, limits=options.limits,
+            sender="turnkeeper run",
+        )  # fmt: skip
+        async with keeper_for(self._where, message) as running:
+            if running.told and not options.as_json:
+                await self._report.say(running.told)
+            keeper = running.keeper
+            run = await keeper.begin(running.message)
             try:
-                outcome = await self._follow(tk, run)
-            finally:
-                for task in (ticking, *self._questions.values()):
-                    task.cancel()
-                await asyncio.wait([ticking, *self._tasks])
+                outcome = await self._accompany(keeper, run)
+            except TurnkeeperError as lost:
+                told = f"{lost} How run {run.id} ends is not known here"
+                await self._report.say(told, plain=True)
+                return UNKNOWN
             await self._report.ended(outcome)
             self._code = self._exit_code(outcome)
         return self._code
 
-    async def _follow(self, tk: Turnkeeper, run: Run) -> Outcome:
+    async def _accompany(self, keeper: Keeper, run: Turn) -> Outcome:
+        ticking = self._spawn(self._tick())
+        try:
+            return await self._follow(keeper, run)
+        finally:
+            for task in (ticking, *self._questions.values()):
+                task.cancel()
+            await asyncio.wait([ticking, *self._tasks])
+
+    async def _follow(self, tk: Keeper, run: Turn) -> Outcome:
         """The run; and the one after it, if its message was given back to the queue."""
-        again: Run | None = run
+        again: Turn | None = run
         while again is not None:
             self._run = run = again
             async for event in run:
@@ -115,7 +130,7 @@ class _Turn:
             again = await run.successor() if not self._stopping else None
         return await run.wait()
 
-    async def _heard(self, tk: Turnkeeper, event: Event) -> None:
+    async def _heard(self, tk: Keeper, event: AnyEvent) -> None:
         self._shown_at = asyncio.get_running_loop().time()
         await self._report.show(event)
         fault = self._report.out.fault
@@ -137,7 +152,7 @@ class _Turn:
 
     # Questions -------------------------------------------------------------------------------
 
-    async def _ask(self, tk: Turnkeeper, asked: ApprovalRequested) -> None:
+    async def _ask(self, tk: Keeper, asked: ApprovalRequested) -> None:
         what = f"{one_line(asked.tool)} {one_line(asked.input)}"
         if self._options.yes:
             await self._report.say(f"allowed by --yes: {what}")
@@ -174,14 +189,14 @@ class _Turn:
         told = os.strerror(fault.errno) if fault.errno else str(fault)
         self._stop(self._run, "a lost standard output", f"standard output: {told}")
 
-    def _stop(self, run: Run, by: str, told: str) -> None:
+    def _stop(self, run: Turn, by: str, told: str) -> None:
         """That it is stopping is said before what it leads to; but a terminal that takes nothing
         does not keep it from being stopped."""
         self._stopping = True
         self._spawn(self._report.say(f"stopping run {run.id} ({told})", plain=True))
         self._spawn(self._wait_stopped(run, by))
 
-    async def _wait_stopped(self, run: Run, by: str) -> None:
+    async def _wait_stopped(self, run: Turn, by: str) -> None:
         """Once it is stopped, a reader that does not read is not waited for."""
         try:
             await run.stop(by)
@@ -205,15 +220,22 @@ class _Turn:
     async def _tick(self) -> None:
         """While nothing is to be shown, show that and how the run is going on."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, looked_at = loop.time(), 0.0
+        view: View | None = None
         while self._report.draws:
-            await asyncio.sleep(STATUS_EVERY_S)
-            quiet = loop.time() - self._shown_at >= QUIET_S
-            if quiet and not self._questions and self._run is not None:
+            await asyncio.sleep(SPIN_EVERY_S)
+            now = loop.time()
+            if now - self._shown_at < QUIET_S or self._questions or self._run is None:
+                continue
+            if view is None or view.id != self._run.id or now - looked_at >= LOOK_EVERY_S:
                 with suppress(TurnkeeperError):
-                    view = await self._run.look()
-                    if view.outcome is None:
-                        await self._report.status(view, loop.time() - began)
+                    view, looked_at = await self._run.look(), now
+            if (
+                view is not None
+                and view.outcome is None
+                and loop.time() - self._shown_at >= QUIET_S
+            ):
+                await self._report.status(view, loop.time() - began, loop.time() - looked_at)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)

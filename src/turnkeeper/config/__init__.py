@@ -25,18 +25,30 @@ from turnkeeper.config.keys import (
     Store,
     TokenKeys,
 )  # fmt: skip
-from turnkeeper.config.sources import data_directory, gather
-from turnkeeper.core.errors import InvalidValue
+from turnkeeper.config.sources import Settings, data_directory, gather
+from turnkeeper.core.errors import InvalidValue, TurnkeeperError
 
 __all__ = [
-    "DRIVERS", "Agents", "Config", "Log", "Reading", "Scope", "Server", "Store", "TokenKeys",
-    "data_directory", "load", "read", "read_tokens",
+    "DRIVERS", "Agents", "Config", "Located", "Log", "Reading", "Scope", "Server", "Store",
+    "TokenKeys", "bare", "data_directory", "load", "read", "read_tokens", "token_faults",
 ]  # fmt: skip
 
 Given = Mapping[str, tuple[Any, str]]
 """What was typed: by key, the value and the option it was typed with."""
 
 TOKEN = re.compile(r"[!-~]{16,256}")
+
+
+class Located(InvalidValue):
+    """A fault that was found later, with where the value was said."""
+
+    def __init__(self, fault: InvalidValue, config: Config) -> None:
+        table = fault.field.rpartition(".")[0] + "."
+        near = [where for key, where in config.origins.items() if key.startswith(table)]
+        where = config.origins.get(fault.field) or next(iter(near), "")
+        told = f"{fault.what} (in {where})" if where else fault.what
+        TurnkeeperError.__init__(self, fault.entry, told, **fault.fields)
+        self.field = fault.field
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,17 @@ def load(
     return reading.config
 
 
+def bare(environ: Mapping[str, str], given: Given) -> Config:
+    """What was typed on top of the defaults, without a file and without variables."""
+    settings = Settings()
+    settings.type_in(given)
+    checker = Checker(settings, environ)
+    config = checker.config()
+    if checker.faults:
+        raise checker.faults[0]
+    return config
+
+
 def read_tokens(config: Config, environ: Mapping[str, str]) -> dict[str, Scope]:
     """The further tokens and what each is good for, or `InvalidValue` naming the one that has no
     value to use."""
@@ -82,6 +105,17 @@ def read_tokens(config: Config, environ: Mapping[str, str]) -> dict[str, Scope]:
             raise InvalidValue(f"tokens.{name}", "…", told)
         found[value] = token.scope
     return found
+
+
+def token_faults(config: Config, environ: Mapping[str, str]) -> list[InvalidValue]:
+    """Every token that could not be used."""
+    faults = []
+    for name, token in config.tokens.items():
+        try:
+            _token(name, token, environ)
+        except InvalidValue as wrong:
+            faults.append(wrong)
+    return faults
 
 
 def _token(name: str, token: TokenKeys, environ: Mapping[str, str]) -> str:

@@ -115,8 +115,8 @@ class Checker:
         return values
 
     def _hint(self, key: Key, told: str) -> str:
-        quoted = "" if self._settings.is_from_file(key) or "`str`" not in told else "; quote it"
-        return told + quoted
+        wants_text = told.startswith("expected `str`") and not self._settings.is_from_file(key)
+        return f"{told}; quote it" if wants_text else told
 
     # Limits, agents, tokens, the data directory ----------------------------------------------
 

@@ -56,6 +56,8 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     json: bool = False
+    spans: bool = False
+    """Spans go to OpenTelemetry, where its own variables say; this needs the extra `otel`."""
 
 
 Agents = dict[str, dict[str, Any]]

@@ -44,6 +44,11 @@ class Settings:
     def is_from_file(self, key: Key) -> bool:
         return not any(key[:size] in self.origins for size in range(len(key), 0, -1))
 
+    def type_in(self, given: Mapping[str, tuple[Any, str]]) -> None:
+        """What was typed: by key, the value and the option it was typed with."""
+        for dotted, (value, option) in given.items():
+            self.put(tuple(dotted.split(".")), value, option)
+
     def put(self, key: Key, value: Any, origin: str) -> None:
         """On top of what was there."""
         at = self.table
@@ -77,8 +82,7 @@ def gather(
     for name in sorted(environ):
         if name.startswith(PREFIX):
             _put_variable(settings, name, environ[name])
-    for dotted, (value, option) in given.items():
-        settings.put(tuple(dotted.split(".")), value, option)
+    settings.type_in(given)
     return settings
 
 

@@ -330,6 +330,15 @@ OTHER_LOG = _add(
          "watch it again from its beginning", 409, -32009)
 )  # fmt: skip
 
+NO_SERVER = _add(
+    Code("TK-535", "there is no server here",
+         "start one (turnkeeper serve), or name one (--server URL, TURNKEEPER_URL)", 503, -32003)
+)  # fmt: skip
+OTHER_VERSION = _add(
+    Code("TK-536", "the server is of another version",
+         "use the same version on both sides", 502, -32003)
+)  # fmt: skip
+
 MISSING_PART = _add(
     Code("TK-540", "a part that this needs is not installed", "install what is named", 500, -32603)
 )

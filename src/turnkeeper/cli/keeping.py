@@ -1,0 +1,126 @@
+"""The commands of whoever keeps a Turnkeeper: serve, demo, config, doctor, export, gc, backup.
+
+Decides what can be typed. It must not know how it is done: each command loads what does its work
+when it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from turnkeeper.cli.params import Duration, Where, anywhere, as_json, doing, on_data, telling
+
+
+@click.command()
+@click.option("--config", metavar="FILE", help="The configuration; else it is looked for.")
+@click.option("--host", help="Where it listens: 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
+@click.option("--data", metavar="DIR", help="The data directory.")
+@click.option("--drain", is_flag=True, help="On SIGTERM wait for running turns, within drain_s.")
+def serve(
+    config: str | None, host: str | None, port: int | None, data: str | None, drain: bool
+) -> None:
+    """The server: it prints its address and serves until SIGTERM or Ctrl-C.
+
+    Then it takes nothing new, and leaves agents in custody to go on: the next server on this data
+    directory takes them up. A second signal ends it at once.
+    """
+    with telling():
+        from turnkeeper.cli.serving import serve_config
+
+        sys.exit(serve_config(config, host=host, port=port, data=data, drain=drain))
+
+
+@click.command()
+@click.option("--host", help="Where it listens: 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
+@click.option("--data", metavar="DIR", help="The data directory; else one that goes with it.")
+def demo(host: str | None, port: int | None, data: str | None) -> None:
+    """A server with the built-in demo agent, to play with. It prints its address with its token;
+    what it keeps is gone when it ends, unless --data says where."""
+    with telling():
+        from turnkeeper.cli.serving import serve_demo
+
+        sys.exit(serve_demo(host=host, port=port, data=data))
+
+
+@click.group()
+def config() -> None:
+    """The configuration."""
+
+
+@config.command()
+@click.option("--config", metavar="FILE", help="The configuration; else it is looked for.")
+@as_json
+def check(config: str | None, as_json: bool) -> None:
+    """What is in force and where it was said; and everything that is wrong, at once."""
+    from turnkeeper.cli.checking import tell_config
+
+    sys.exit(tell_config(config, as_json=as_json))
+
+
+@click.command()
+@as_json
+@anywhere
+@click.argument("run", required=False)
+def doctor(run: str | None, as_json: bool, where: Where) -> None:
+    """What is wrong here; or what that RUN is doing, and which clock is next."""
+    from turnkeeper.cli.checking import tell_health
+
+    sys.exit(doing(lambda: tell_health(where, run, as_json=as_json)))
+
+
+@click.command()
+@click.option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
+@anywhere
+@click.argument("session")
+def export(session: str, output: str | None, where: Where) -> None:
+    """A session's whole log, an event a line, as JSON."""
+    from turnkeeper.cli.upkeep import export_session
+
+    doing(lambda: export_session(where, session, output))
+
+
+@click.command()
+@click.option(
+    "--older", type=Duration(), help="Sessions that nothing happened in for so long: 720h."
+)
+@click.option("--keep", metavar="SIZE", help="The oldest, until the logs are no larger: 5GB.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@as_json
+@on_data
+def gc(
+    older: float | None, keep: str | None, dry_run: bool, as_json: bool,
+    data: str | None, config: str | None,
+) -> None:  # fmt: skip
+    """Remove old sessions from the data directory, by age and by size; never one in which
+    something still has to happen."""
+    from turnkeeper.cli.upkeep import collect
+
+    where = Where(None, data, config)
+    doing(lambda: collect(where, older, keep, dry_run=dry_run, as_json=as_json))
+
+
+@click.command()
+@as_json
+@on_data
+@click.argument("file")
+def backup(file: str, as_json: bool, data: str | None, config: str | None) -> None:
+    """A copy of the logs as they are now, while they are in use."""
+    from turnkeeper.cli.upkeep import back_up
+
+    doing(lambda: back_up(Where(None, data, config), file, as_json=as_json))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """What a shell needs to complete these commands: eval "$(turnkeeper completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows these shells"
+    click.echo(kind(root.command, {}, "turnkeeper", "_TURNKEEPER_COMPLETE").source())

@@ -1,0 +1,81 @@
+"""What the commands do that act on a server: send, stop, approve, deny.
+
+Decides what is said of it. It must not know how a server carries it out. Invariant: ids are printed
+only after the server has stored what they name.
+"""
+
+from __future__ import annotations
+
+import getpass
+
+import click
+
+from turnkeeper.cli.books import server_for
+from turnkeeper.cli.clean import one_line
+from turnkeeper.cli.looking import note, say_json
+from turnkeeper.cli.params import Where
+from turnkeeper.cli.reach import placed
+from turnkeeper.cli.sides import Message, There
+from turnkeeper.client import RemoteRun
+from turnkeeper.core.outcome import Kind, words_of
+
+
+async def send_message(where: Where, message: Message, *, wait: bool, as_json: bool) -> int:
+    """The exit code: that of the outcome, if it was waited for."""
+    async with server_for(where) as (client, found, there):
+        run = await There(client).begin(placed(message, found, there))
+        assert isinstance(run, RemoteRun), "a server's runs are these"
+        if as_json:
+            say_json(
+                {"session": run.session, "message_id": run.message, "run_id": run.id,
+                 "position": run.position, "duplicate": run.duplicate}
+            )  # fmt: skip
+        else:
+            _say_accepted(run)
+        if not wait:
+            return 0
+        outcome = await run.wait()
+        while outcome.reason == "preempted" and (again := await run.successor()) is not None:
+            run, outcome = again, await again.wait()
+    if as_json:
+        say_json({"run_id": run.id, "outcome": outcome})
+    elif outcome.kind is Kind.COMPLETED:
+        note(f"run {run.id} {outcome.kind} ({outcome.reason})")
+    else:
+        note(f"{outcome.kind}: {one_line(outcome.detail)}")
+    return words_of(outcome).exit_code
+
+
+def _say_accepted(run: RemoteRun) -> None:
+    behind = f", behind {run.position}" if run.position else ""
+    known = ", known by its key" if run.duplicate else ""
+    click.echo(f"session {run.session}  message {run.message}  run {run.id}{behind}{known}")
+
+
+async def stop_run(where: Where, run: str, *, as_json: bool) -> None:
+    async with server_for(where) as (client, _, _):
+        told = await (await client.run(run)).stop(by=_by("turnkeeper stop"))
+    if as_json:
+        say_json(told)
+    elif told.state == "ended":
+        click.echo(f"run {run} has ended; nothing changed")
+    else:
+        click.echo(f"run {run} is stopping{'' if told.changed else ' already'}")
+
+
+async def answer(where: Where, approval: str, *, allow: bool, note: str, as_json: bool) -> None:
+    async with server_for(where) as (client, _, _):
+        told = await client.answer(approval, allow=allow, note=note, by=_by("turnkeeper"))
+    if as_json:
+        say_json(told)
+    else:
+        what = f"{one_line(told.tool)} {one_line(told.input)}".rstrip()
+        click.echo(f"{told.state}: {what} (run {one_line(told.run)})")
+
+
+def _by(what: str) -> str:
+    """Who did it, for the log."""
+    try:
+        return f"{getpass.getuser()} with {what}"
+    except (OSError, KeyError, ImportError):
+        return what

@@ -1,0 +1,272 @@
+"""The server as a program: `turnkeeper serve` and `turnkeeper demo`.
+
+Decides in which order it opens and closes, and what signals mean. It must not know what is served.
+Invariants: nothing is announced before it can be used; after the first signal nothing new is taken,
+and agents in custody go on for the next server; a second signal ends the program at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from turnkeeper import __version__
+from turnkeeper.compose import (
+    Durable,
+    Leaving,
+    System,
+    built_in_agents,
+    durable,
+    usual_agents,
+)  # fmt: skip
+from turnkeeper.config import Config, Located, bare, load, read_tokens
+from turnkeeper.core.errors import PORT_TAKEN, InvalidValue, TurnkeeperError
+from turnkeeper.gateway.gate import Gate, Scope
+from turnkeeper.gateway.serve import Server
+from turnkeeper.observe import logs
+from turnkeeper.observe.lag import LagMeter
+from turnkeeper.observe.metrics import Metrics
+from turnkeeper.observe.notify import Notifier
+from turnkeeper.observe.several import Several
+from turnkeeper.observe.spans import Spans, from_environment
+from turnkeeper.place import Place
+from turnkeeper.ports import Agent, Observer
+
+log = logging.getLogger("turnkeeper.server")
+
+TAKING_UP = "it takes up what was unfinished"
+STOP_S = 5.0
+"""So long connections may take to end."""
+SPANS_S = 3.0
+SLACK_S = 30.0
+"""What stopping may take beside draining, as a service manager is told it."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Agents = Mapping[str, Agent | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be served, and how."""
+
+    config: Config
+    agents: Agents
+    leaving: Leaving = "leave"
+    any_port: bool = False
+    """If the port is taken, another will do."""
+    shows_token: bool = False
+
+
+def serve_config(
+    path: str | None, *, host: str | None, port: int | None, data: str | None, drain: bool
+) -> int:
+    """Serve as the configuration says; the exit code."""
+    given = _given(host, port, data)
+    if drain:
+        given["server.drain"] = (True, "--drain")
+    config = load(path, os.environ, given)
+    return asyncio.run(_Serving(Plan(config, config.agents or usual_agents())).wait_served())
+
+
+def serve_demo(*, host: str | None, port: int | None, data: str | None) -> int:
+    """Serve the demo agents; the exit code."""
+    with contextlib.ExitStack() as stack:
+        leaving: Leaving = "leave"
+        if data is None:
+            data = tempfile.mkdtemp(prefix="turnkeeper-demo-")
+            leaving = "end"
+            stack.callback(shutil.rmtree, data, ignore_errors=True)
+        quiet = {"log.level": ("warning", "demo")}
+        config = bare(os.environ, {**quiet, **_given(host, port, data)})
+        plan = Plan(config, built_in_agents(), leaving, port is None, shows_token=True)
+        return asyncio.run(_Serving(plan).wait_served())
+
+
+def _given(host: str | None, port: int | None, data: str | None) -> dict[str, tuple[Any, str]]:
+    typed = {
+        "server.host": (host, "--host"), "server.port": (port, "--port"), "data": (data, "--data"),
+    }  # fmt: skip
+    return {key: one for key, one in typed.items() if one[0] is not None}
+
+
+class _Serving:
+    """One life of a server."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._config = plan.config
+        self._asked = asyncio.Event()
+        self._signals = 0
+
+    async def wait_served(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._asked_to_end, number)
+        async with AsyncExitStack() as stack:
+            try:
+                served = await self._open(stack)
+            except InvalidValue as wrong:
+                raise Located(wrong, self._config) from None
+            await self._asked.wait()
+            await self._end(served)
+        return 0
+
+    # Opening ---------------------------------------------------------------------------------
+
+    async def _open(self, stack: AsyncExitStack) -> _Served:
+        config, plan = self._config, self._plan
+        notifier = Notifier()
+        stack.callback(notifier.close)
+        place = Place(config.data)
+        more = read_tokens(config, os.environ)
+        token = place.make_token()
+        redact = [token, *more]
+        logs.configure(json=config.log.json, level=config.log.level, secrets=redact)
+        stack.callback(logs.release)
+        metrics = Metrics(plan.agents, __version__)
+        observers = self._observers(metrics, stack)
+        system = await self._system(place, Several(*observers))
+        stack.push_async_callback(system.close)
+        server = await self._listen(system, metrics, {**more, token: "admin"})
+        served = _Served(system, server, notifier, place)
+        stack.push_async_callback(server.stop, STOP_S)
+        for observer in observers:
+            await _take_up(observer, system)
+        await system.start()
+        metrics.attend(system.dispatcher, server.gate.trouble)
+        server.gate.opening = None
+        self._begin(served, metrics, stack)
+        return served
+
+    def _observers(self, metrics: Metrics, stack: AsyncExitStack) -> list[Observer]:
+        if not self._config.log.spans:
+            return [metrics]
+        spans, close = from_environment(os.environ, __version__)
+        stack.push_async_callback(asyncio.to_thread, close, SPANS_S)
+        return [metrics, spans]
+
+    async def _system(self, place: Place, observer: Observer) -> System:
+        config, plan = self._config, self._plan
+        how = Durable(
+            leaving=plan.leaving, what="turnkeeper serve", observer=observer,
+            database=config.store.database,
+        )  # fmt: skip
+        return await durable(plan.agents, config.limits, place, how)
+
+    async def _listen(
+        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
+    ) -> Server:
+        server, plan = self._config.server, self._plan
+        gate = Gate(
+            system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
+            hosts=server.hosts, origins=server.origins, metrics=metrics.render,
+            trouble=lambda: getattr(system.store, "trouble", None),
+            max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
+        )  # fmt: skip
+        listening = Server(gate, server.host, server.port)
+        try:
+            await listening.start()
+        except TurnkeeperError as refused:
+            if refused.entry is not PORT_TAKEN or not plan.any_port:
+                raise
+            listening = Server(gate, server.host, 0)
+            await listening.start()
+        return listening
+
+    def _begin(self, served: _Served, metrics: Metrics, stack: AsyncExitStack) -> None:
+        """It can be used: say so to everyone who waits for it."""
+        lag = LagMeter(metrics.lagged)
+        lag.start()
+        stack.callback(lag.stop)
+        served.place.announce(served.server.url)
+        served.notifier.ready(f"serving at {served.server.url}")
+        served.notifier.start()
+        self._tell(served)
+
+    def _tell(self, served: _Served) -> None:
+        url, place = served.server.url, served.place
+        if self._plan.shows_token:
+            _say(f"serving at {url}/?token={place.read_token()}")
+            _say(f"its data are in {place.path}; Ctrl-C ends it")
+        else:
+            _say(f"serving at {url}")
+            _say(f"the token is in {place.token}; the agents are {', '.join(self._plan.agents)}")
+
+    # Ending ----------------------------------------------------------------------------------
+
+    def _asked_to_end(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            _quit(number)
+        log.info("%s: nothing new is taken; a second signal ends it at once", number.name)
+        self._asked.set()
+
+    async def _end(self, served: _Served) -> None:
+        """Refuse what is new; wait for what runs, if that was asked for; then let go of it all."""
+        server, dispatcher = served.server, served.system.dispatcher
+        bound_s = self._config.server.drain_s if self._config.server.drain else 0.0
+        served.notifier.stopping("stopping")
+        served.notifier.extend(bound_s + SLACK_S)
+        server.gate.refuse()
+        served.place.withdraw()
+        if bound_s:
+            left = await dispatcher.drain(bound_s)
+            if left:
+                log.warning("%d runs went on for %g s (drain_s) and are left", left, bound_s)
+        ends = self._plan.leaving == "end"
+        await dispatcher.close(running_too=ends, queued_too=ends)
+
+
+@dataclass(frozen=True)
+class _Served:
+    """What is open."""
+
+    system: System
+    server: Server
+    notifier: Notifier
+    place: Place
+
+
+async def _take_up(observer: Observer, system: System) -> None:
+    """It is told of what was unfinished, before that goes on."""
+    if isinstance(observer, Metrics):
+        await observer.take_up(system.store)
+    elif isinstance(observer, Spans):
+        await observer.take_up(system.store, time.time())
+
+
+def _drivers(agents: Agents) -> dict[str, str]:
+    """What drives each, for people to read."""
+    return {
+        name: str(agent.get("driver", "")) if isinstance(agent, Mapping) else DEMO
+        for name, agent in agents.items()
+    }
+
+
+DEMO = "demo"
+
+
+def _say(line: str) -> None:
+    """To whoever started it; whether anybody reads it or not."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError):
+            print(line, flush=True)
+
+
+def _quit(number: signal.Signals) -> NoReturn:
+    """At once: agents in custody go on, and the next server takes them up."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"turnkeeper: ended at once; what runs in custody goes on\n")
+    os._exit(128 + number)
