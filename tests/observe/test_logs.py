@@ -252,8 +252,8 @@ def test_a_reader_that_does_not_read_costs_lines_and_no_time() -> None:
         text = b""
         while b"lines were dropped: nobody read the log" not in text:
             text += reader.read(65536)
-        handler.close()
-        handler._stream.close()
+    handler.close()  # whose reader is gone by now
+    handler._stream.close()
 
 
 def test_a_program_ends_although_nobody_reads_its_log() -> None:
