@@ -25,8 +25,8 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 
 CLOSE = (b"connection", b"close")
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?", re.S)
-_MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `\$\.?(.*)`)?", re.S)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*?)`)?", re.S)
+_MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `\$\.?(.*?)`)?", re.S)
 _AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.S)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
@@ -120,7 +120,7 @@ def _walk(path: str, told: str, whole: Any) -> tuple[str, object]:
     try:
         value = whole()
     except (ValueError, RecursionError):
-        return path, "…"
+        return path.replace("[...]", ""), "…"
     named = ""
     got = _PYTHON.get(told.rpartition("got `")[2].rstrip("`"))
     for name, index in _STEP.findall(path):
@@ -181,6 +181,14 @@ def header(headers: RawHeaders, name: bytes) -> str | None:
         if key == name:
             return value.decode("latin-1")
     return None
+
+
+def sole(headers: RawHeaders, name: bytes) -> str | None:
+    """The value of a header that means nothing if it is given twice: then it is empty."""
+    given = [value for key, value in headers if key == name]
+    if not given:
+        return None
+    return given[0].decode("latin-1") if len(given) == 1 else ""
 
 
 def idempotency_key(headers: RawHeaders) -> str | None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.gateway.answers import Answer, Headers, mistake, refusal
-from turnkeeper.gateway.asked import Gone, header
+from turnkeeper.gateway.asked import Gone, header, sole
 from turnkeeper.gateway.auth import Tokens, bearer, check_host, check_origin
 from turnkeeper.gateway.gate import Gate
 
@@ -77,7 +77,7 @@ class Door:
     ) -> None:
         headers, path, gate = scope["headers"], scope["path"], self._gate
         if path not in OPEN:
-            host, origin = header(headers, b"host"), header(headers, b"origin")
+            host, origin = sole(headers, b"host"), sole(headers, b"origin")
             check_host(host, gate.hosts, numeric=gate.any_address)
             if check_origin(origin, host, gate.origins):
                 going.extra = [

@@ -115,7 +115,8 @@ class Server:
     def _config(self) -> uvicorn.Config:
         gate = self.gate
         return uvicorn.Config(
-            make_app(gate), loop="asyncio", http=Http.up_to(_files_for(gate.max_connections)), ws=WebSocket, lifespan="off",
+            make_app(gate), loop="asyncio", lifespan="off",
+            http=Http.up_to(_files_for(gate.max_connections)), ws=WebSocket,
             ws_per_message_deflate=False, ws_max_size=gate.max_message_bytes,
             ws_ping_interval=gate.ping_s, ws_ping_timeout=gate.ping_s,
             log_config=None, log_level="warning", access_log=False,
