@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -22,7 +23,7 @@ from turnkeeper.store.sqlite_faults import StoreDamaged, damaged, fault_of
 Ask: TypeAlias = Callable[["Reader"], Any]
 
 _LINES = """
-SELECT first, body FROM chunks WHERE log = :log
+SELECT first, crc, body FROM chunks WHERE log = :log
 AND first >= ifnull((SELECT max(first) FROM chunks WHERE log = :log AND first <= :from), 0)
 ORDER BY first LIMIT :limit
 """
@@ -60,7 +61,9 @@ class Reader:
             return lines
         asked = {"log": log, "from": after + 1, "limit": limit + 1}
         rows = self._connection.execute(_LINES, asked)
-        for first, body in rows:
+        for first, crc, body in rows:
+            if crc32(body) != crc:
+                raise damaged(self._path, f"the events from {first} on of session {session}")
             found = body.split(b"\n")
             skip = after + 1 - first
             lines += found[skip:] if skip > 0 else found

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -44,11 +45,12 @@ CREATE TABLE logs (
 ) STRICT;
 CREATE INDEX logs_unfinished ON logs (unfinished) WHERE unfinished = 1;
 
--- The events first, first + 1, … of a log, one JSON object a line.
+-- The events first, first + 1, … of a log, one JSON object a line; crc is the body's CRC-32.
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY,
     log INTEGER NOT NULL,
     first INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
     body BLOB NOT NULL,
     UNIQUE (log, first)
 ) STRICT;
@@ -134,6 +136,11 @@ CREATE INDEX approvals_run ON approvals (run);
 CREATE INDEX approvals_state ON approvals (state);
 """
 
+_WHOSE = """
+SELECT (SELECT user_version FROM pragma_user_version),
+    (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)
+"""
+
 STEPS: tuple[Step, ...] = (_V1,)
 """Step number n makes version n of version n - 1. A step that was ever released never changes."""
 
@@ -183,11 +190,10 @@ def open_database(path: Path, steps: Sequence[Step] = STEPS) -> apsw.Connection:
 
 def version_of(connection: apsw.Connection, path: Path) -> int:
     """The version of its schema; 0 for an empty file. Another program's database is refused."""
-    mark = connection.pragma("application_id")
-    version = int(connection.pragma("user_version"))
-    if mark != APPLICATION_ID and (version or mark or _tables(connection)):
+    ((version, mark, tables),) = connection.execute(_WHOSE).fetchall()
+    if mark != APPLICATION_ID and (version or mark or tables):
         raise damaged(path, "it is a database, but not one of Turnkeeper's")
-    return version
+    return cast(int, version)
 
 
 def migrate(connection: apsw.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import apsw
 
@@ -207,9 +208,10 @@ class Writer:
 
     def _put_lines(self, log: int, first: int, lines: Sequence[bytes]) -> None:
         for start, end in _cut(lines):
+            body = b"\n".join(lines[start:end])
             self._execute(
-                "INSERT INTO chunks (log, first, body) VALUES (?, ?, ?)",
-                (log, first + start, b"\n".join(lines[start:end])),
+                "INSERT INTO chunks (log, first, crc, body) VALUES (?, ?, ?, ?)",
+                (log, first + start, crc32(body), body),
             )
 
     def _claim(self, session: str) -> int:
