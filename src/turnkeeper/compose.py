@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
@@ -29,6 +29,9 @@ from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from turnkeeper.custody.probe import Tree
 
 DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
@@ -155,6 +158,20 @@ class Custody:
         alive = {kept.name for kept in custodian.list() if kept.alive}
         await wait_ended(custodian, [name for name in doomed if name in alive], ENDING_S)
         custodian.close()
+
+
+async def custody_trouble() -> str | None:
+    """A tree of processes is kept and ended, for trial: what went wrong, if anything did."""
+    from turnkeeper.custody.probe import trouble_here
+
+    return await trouble_here()
+
+
+async def look_at(custody: Path, process: str) -> Tree | None:
+    """What lives of that process in custody there."""
+    from turnkeeper.custody.probe import look
+
+    return await asyncio.to_thread(look, custody, process)
 
 
 def data_directory() -> Path:

@@ -13,7 +13,7 @@ from turnkeeper.cli.params import Where, anywhere, as_json, doing
 note = click.option("--note", default="", help="A word to the agent.")
 
 
-@click.command()
+@click.command(short_help="Stop a run, and no other.")
 @as_json
 @anywhere
 @click.argument("run")
@@ -24,7 +24,7 @@ def stop(run: str, as_json: bool, where: Where) -> None:
     doing(lambda: stop_run(where, run, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="Allow what an agent asks leave for.")
 @note
 @as_json
 @anywhere
@@ -36,7 +36,7 @@ def approve(approval: str, note: str, as_json: bool, where: Where) -> None:
     doing(lambda: answer(where, approval, allow=True, note=note, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="Deny what an agent asks leave for.")
 @note
 @as_json
 @anywhere

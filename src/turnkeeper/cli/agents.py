@@ -11,13 +11,13 @@ from typing import Any
 
 from turnkeeper import api
 from turnkeeper.cli import lists
-from turnkeeper.cli.books import explaining
 from turnkeeper.cli.clean import one_line
 from turnkeeper.cli.looking import note, say, say_items
 from turnkeeper.cli.params import Where
 from turnkeeper.cli.reach import Found, find
 from turnkeeper.cli.sides import DEFAULT_AGENT
 from turnkeeper.cli.tables import Cell, Paper
+from turnkeeper.cli.there import client_of
 from turnkeeper.compose import built_in_agents, check_spec, detected_agents
 from turnkeeper.ports import Agent
 
@@ -33,7 +33,7 @@ async def tell_agents(where: Where, *, as_json: bool) -> None:
         else:
             say(_table(rows))
         return
-    async with found.there.client() as client, explaining(found.there):
+    async with client_of(found.there) as client:
         items = await client.agents()
     if as_json:
         say_items(items)

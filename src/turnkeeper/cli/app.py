@@ -23,10 +23,9 @@ def cli() -> None:
 
 
 for command in (
-    turns.run, turns.send,
+    keeping.demo, keeping.serve, turns.run, turns.send,
     looks.agents, looks.sessions, looks.ps, looks.show, looks.events, looks.approvals,
     acts.stop, acts.approve, acts.deny,
-    keeping.serve, keeping.demo, keeping.config, keeping.doctor, keeping.export, keeping.gc,
-    keeping.backup, keeping.completion,
+    keeping.doctor, keeping.config, keeping.export, keeping.gc, keeping.backup, keeping.completion,
 ):  # fmt: skip
     cli.add_command(command)

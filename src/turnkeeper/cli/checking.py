@@ -1,7 +1,7 @@
-"""Is all as it should be? `turnkeeper config check` and `turnkeeper doctor`.
+"""What `turnkeeper config check` says: what is in force, where it was said, and what is wrong.
 
-Decides what is shown of a configuration and of a diagnosis. It must not know how a diagnosis is
-made. Invariant: every fault is told, not only the first; no secret is shown.
+Decides what is shown of a configuration. It must not know what its keys are for. Invariant: every
+fault is told, not only the first; no secret is shown.
 """
 
 from __future__ import annotations

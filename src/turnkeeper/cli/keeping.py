@@ -13,7 +13,7 @@ import click
 from turnkeeper.cli.params import Duration, Where, anywhere, as_json, doing, on_data, telling
 
 
-@click.command()
+@click.command(short_help="The server.")
 @click.option("--config", metavar="FILE", help="The configuration; else it is looked for.")
 @click.option("--host", help="Where it listens: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
@@ -33,7 +33,7 @@ def serve(
         sys.exit(serve_config(config, host=host, port=port, data=data, drain=drain))
 
 
-@click.command()
+@click.command(short_help="A server with the demo agent, to play with.")
 @click.option("--host", help="Where it listens: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
 @click.option("--data", metavar="DIR", help="The data directory; else one that goes with it.")
@@ -46,7 +46,7 @@ def demo(host: str | None, port: int | None, data: str | None) -> None:
         sys.exit(serve_demo(host=host, port=port, data=data))
 
 
-@click.group()
+@click.group(short_help="The configuration.")
 def config() -> None:
     """The configuration."""
 
@@ -61,18 +61,18 @@ def check(config: str | None, as_json: bool) -> None:
     sys.exit(tell_config(config, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="What is wrong here; or what a run is doing.")
 @as_json
 @anywhere
 @click.argument("run", required=False)
 def doctor(run: str | None, as_json: bool, where: Where) -> None:
     """What is wrong here; or what that RUN is doing, and which clock is next."""
-    from turnkeeper.cli.checking import tell_health
+    from turnkeeper.cli.health import tell_health
 
     sys.exit(doing(lambda: tell_health(where, run, as_json=as_json)))
 
 
-@click.command()
+@click.command(short_help="A session's whole log, as JSON lines.")
 @click.option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
 @anywhere
 @click.argument("session")
@@ -83,7 +83,7 @@ def export(session: str, output: str | None, where: Where) -> None:
     doing(lambda: export_session(where, session, output))
 
 
-@click.command()
+@click.command(short_help="Remove old sessions.")
 @click.option(
     "--older", type=Duration(), help="Sessions that nothing happened in for so long: 720h."
 )
@@ -103,7 +103,7 @@ def gc(
     doing(lambda: collect(where, older, keep, dry_run=dry_run, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="A copy of the logs, while they are in use.")
 @as_json
 @on_data
 @click.argument("file")
@@ -114,7 +114,7 @@ def backup(file: str, as_json: bool, data: str | None, config: str | None) -> No
     doing(lambda: back_up(Where(None, data, config), file, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="What a shell needs to complete these commands.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """What a shell needs to complete these commands: eval "$(turnkeeper completion bash)"."""

@@ -15,9 +15,11 @@ import click
 import msgspec
 
 from turnkeeper.cli import lists, telling
-from turnkeeper.cli.books import Books, InLogs, books_for
+from turnkeeper.cli.hearing import Hearing
 from turnkeeper.cli.params import Where
+from turnkeeper.cli.reach import books_for
 from turnkeeper.cli.report import line_of
+from turnkeeper.cli.sides import Books
 from turnkeeper.cli.tables import Paper
 from turnkeeper.core import records as r
 from turnkeeper.core.events import Event
@@ -81,13 +83,14 @@ async def tell_events(
 ) -> None:
     paper = Paper.of(sys.stdout)
     async with books_for(where, "turnkeeper events") as books:
-        async for event in books.events(session, after, follow=follow):
-            if as_json:
-                click.echo(line_of(event))
-            elif isinstance(event, Event):
-                click.echo(telling.event(paper, event))
-            else:
-                click.echo(telling.unknown_event(paper, event))
+        with Hearing(note):
+            async for event in books.events(session, after, follow=follow):
+                if as_json:
+                    click.echo(line_of(event))
+                elif isinstance(event, Event):
+                    click.echo(telling.event(paper, event))
+                else:
+                    click.echo(telling.unknown_event(paper, event))
 
 
 async def tell_approvals(where: Where, limit: int, *, everything: bool, as_json: bool) -> None:
@@ -123,5 +126,5 @@ def note(told: str) -> None:
 
 
 def note_logs(books: Books) -> None:
-    if isinstance(books, InLogs):
+    if not books.is_live:
         note(BY_LOGS)

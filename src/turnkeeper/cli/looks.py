@@ -16,7 +16,7 @@ most = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(short_help="The agents that can be named.")
 @as_json
 @anywhere
 def agents(as_json: bool, where: Where) -> None:
@@ -27,7 +27,7 @@ def agents(as_json: bool, where: Where) -> None:
     doing(lambda: tell_agents(where, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="The sessions, the newest first.")
 @click.option("--agent", help="Those with this agent.")
 @click.option("--busy", is_flag=True, help="Those in which something runs or waits.")
 @click.option("--search", help="Those with this text in their id or title.")
@@ -43,7 +43,7 @@ def sessions(
     doing(lambda: tell_sessions(where, agent, search, limit, busy=busy, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="What runs and what waits, as a tree.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that have ended, too.")
 @click.option("--session", help="Those of this session.")
 @most
@@ -57,7 +57,7 @@ def ps(everything: bool, session: str | None, limit: int, as_json: bool, where: 
     doing(lambda: tell_runs(where, session, limit, everything=everything, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="Everything about one run: outcome, cause, evidence, clocks.")
 @as_json
 @anywhere
 @click.argument("run")
@@ -68,7 +68,7 @@ def show(run: str, as_json: bool, where: Where) -> None:
     doing(lambda: tell_run(where, run, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="What happened in a session, an event a line.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--after", type=click.IntRange(0), default=0, help="Those after this number.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, as JSON.")
@@ -81,7 +81,7 @@ def events(session: str, follow: bool, after: int, as_json: bool, where: Where) 
     doing(lambda: tell_events(where, session, after, follow=follow, as_json=as_json))
 
 
-@click.command()
+@click.command(short_help="What agents ask leave for.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that are settled, too.")
 @most
 @as_json

@@ -179,6 +179,10 @@ def _refusing() -> Iterator[None]:
 class Commands(click.Group):
     """The commands, whose mistakes are `Refused`."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added, not by the alphabet."""
+        return list(self.commands)
+
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _refusing():
             return super().make_context(*args, **extra)

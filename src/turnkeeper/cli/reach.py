@@ -16,21 +16,15 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from turnkeeper.cli.params import Where
-from turnkeeper.cli.sides import DEFAULT_AGENT, Here, Keeper, Message, There
-from turnkeeper.client import Client, Options
-from turnkeeper.compose import Durable, System, agents_with, built_in_agents, durable
+from turnkeeper.cli.sides import Books, Keeper, Message
 from turnkeeper.config import Config, load
 from turnkeeper.core.errors import DATA_IN_USE, NO_SERVER, TurnkeeperError
-from turnkeeper.facade import Turnkeeper
 from turnkeeper.place import Place
 
 URL, TOKEN = "TURNKEEPER_URL", "TURNKEEPER_TOKEN"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 STARTING_S = 3.0
 """So long a server that has the data directory may take until it can be reached."""
-
-ASKING = Options(connect_s=5.0, request_s=3.0, retry_longest_s=2.0)
-"""A command does not wait long for a server that is not there."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +36,6 @@ class Server:
     how: str
     near: bool = False
     """It is on this machine, and has our data directory."""
-
-    def client(self) -> Client:
-        return Client(self.url, token=self.token, options=ASKING, environ=_without_token())
-
-
-def _without_token() -> dict[str, str]:
-    """Which token goes where is decided here."""
-    return {name: value for name, value in os.environ.items() if name not in (URL, TOKEN)}
 
 
 @dataclass(frozen=True)
@@ -106,26 +92,12 @@ def _is_same(one: str, other: str | None) -> bool:
         return False
 
 
-# The data directory itself -------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def logs_of(found: Found, what: str) -> AsyncIterator[System]:
-    """The logs, to be read: nothing is taken up, and nothing runs."""
-    how = Durable(shared=True, what=what, database=found.config.store.database)
-    system = await durable({}, {}, found.place, how)
-    try:
-        yield system
-    finally:
-        await system.close()
-
-
-# Someone to run a turn -----------------------------------------------------------------------
+# Someone to ask ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Running:
-    """Who runs it, what to ask for there, and what a person should know."""
+    """Who runs a turn, what to ask for there, and what a person should know."""
 
     keeper: Keeper
     message: Message
@@ -136,8 +108,8 @@ class Running:
 async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
     """Whoever runs a turn: the server, or a Turnkeeper in this process on the data directory."""
     found = find(where)
+    there = found.there
     async with AsyncExitStack() as stack:
-        there = found.there
         if there is None:
             try:
                 running = await _in_process(found, message, stack)
@@ -148,9 +120,19 @@ async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
             else:
                 yield running
                 return
-        client = await stack.enter_async_context(there.client())
+        from turnkeeper.cli.there import STAYING, There, check_there, client_of
+
+        await check_there(there)
+        client = await stack.enter_async_context(client_of(there, STAYING))
         told = f"through the server {there.url} ({there.how})"
         yield Running(There(client), placed(message, found, there), told)
+
+
+async def _in_process(found: Found, message: Message, stack: AsyncExitStack) -> Running:
+    from turnkeeper.cli.here import Here, turnkeeper_for
+
+    turnkeeper, message = await turnkeeper_for(found, message)
+    return Running(Here(await stack.enter_async_context(turnkeeper)), message)
 
 
 def placed(message: Message, found: Found, there: Server) -> Message:
@@ -172,28 +154,20 @@ async def _wait_holder(place: Place, refused: TurnkeeperError) -> Server:
     return there
 
 
-async def _in_process(found: Found, message: Message, stack: AsyncExitStack) -> Running:
-    """A Turnkeeper here, on the data directory; others like it may use that at the same time."""
-    config = found.config
-    name = message.agent or await _agent_of(found, message.session)
-    if name is None:
-        name = next(iter(config.agents)) if len(config.agents) == 1 else DEFAULT_AGENT
-    known = built_in_agents() if name in config.agents else agents_with(name)
-    turnkeeper = await stack.enter_async_context(
-        Turnkeeper(
-            agents={**known, **config.agents},
-            limits={**config.limits, **message.limits},
-            data=config.data,
-            shared=True,
-        )
-    )
-    return Running(Here(turnkeeper), dataclasses.replace(message, agent=name))
+@asynccontextmanager
+async def books_for(where: Where, what: str) -> AsyncIterator[Books]:
+    """Wherever things can be looked up: the server, or the logs."""
+    found = find(where)
+    if found.there is not None:
+        from turnkeeper.cli.there import OnServer, client_of
 
+        async with client_of(found.there) as client:
+            yield OnServer(client)
+        return
+    from turnkeeper.cli.here import InLogs, logs_of
 
-async def _agent_of(found: Found, session: str | None) -> str | None:
-    """Whom a session is with, that is there already."""
-    if session is None or not found.database_exists:
-        return None
-    async with logs_of(found, "turnkeeper run") as logs:
-        record = await logs.store.session(session)
-    return None if record is None else record.agent
+    if found.database_exists:
+        async with logs_of(found, what) as logs:
+            yield InLogs(logs)
+    else:
+        yield InLogs(None)

@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,9 +20,11 @@ from turnkeeper.cli.clean import Stripper, one_line
 from turnkeeper.cli.sides import View
 from turnkeeper.cli.streams import Stream
 from turnkeeper.cli.tables import clock_face
-from turnkeeper.client import AnyEvent
 from turnkeeper.core import events as e
 from turnkeeper.core.outcome import Kind
+
+if TYPE_CHECKING:
+    from turnkeeper.client import AnyEvent
 
 SAVE, RESTORE, ERASE = "\x1b7", "\x1b8", "\x1b[K"
 SPINNER, PLAIN_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"

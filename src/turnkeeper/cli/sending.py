@@ -10,21 +10,26 @@ import getpass
 
 import click
 
-from turnkeeper.cli.books import server_for
 from turnkeeper.cli.clean import one_line
+from turnkeeper.cli.hearing import Hearing
 from turnkeeper.cli.looking import note, say_json
 from turnkeeper.cli.params import Where
-from turnkeeper.cli.reach import placed
-from turnkeeper.cli.sides import Message, There
+from turnkeeper.cli.reach import find, placed
+from turnkeeper.cli.sides import Message, may_go_on
+from turnkeeper.cli.there import STAYING, There, check_there, client_of
 from turnkeeper.client import RemoteRun
-from turnkeeper.core.outcome import Kind, words_of
+from turnkeeper.core.outcome import Kind, Outcome, words_of
 
 
 async def send_message(where: Where, message: Message, *, wait: bool, as_json: bool) -> int:
     """The exit code: that of the outcome, if it was waited for."""
-    async with server_for(where) as (client, found, there):
+    found = find(where)
+    there = found.server()
+    await check_there(there)
+    async with client_of(there, STAYING) as client:
+        if message.agent is None and message.session is not None:
+            await client.session(message.session)  # a new one needs --agent: a slip makes none
         run = await There(client).begin(placed(message, found, there))
-        assert isinstance(run, RemoteRun), "a server's runs are these"
         if as_json:
             say_json(
                 {"session": run.session, "message_id": run.message, "run_id": run.id,
@@ -34,9 +39,8 @@ async def send_message(where: Where, message: Message, *, wait: bool, as_json: b
             _say_accepted(run)
         if not wait:
             return 0
-        outcome = await run.wait()
-        while outcome.reason == "preempted" and (again := await run.successor()) is not None:
-            run, outcome = again, await again.wait()
+        with Hearing(note):
+            run, outcome = await _wait_ended(run)
     if as_json:
         say_json({"run_id": run.id, "outcome": outcome})
     elif outcome.kind is Kind.COMPLETED:
@@ -46,6 +50,16 @@ async def send_message(where: Where, message: Message, *, wait: bool, as_json: b
     return words_of(outcome).exit_code
 
 
+async def _wait_ended(run: RemoteRun) -> tuple[RemoteRun, Outcome]:
+    """Its end; that of the run after it, if its message was given back to the queue."""
+    while True:
+        outcome = await run.wait()
+        again = await run.successor() if may_go_on(outcome) else None
+        if again is None:
+            return run, outcome
+        run = again
+
+
 def _say_accepted(run: RemoteRun) -> None:
     behind = f", behind {run.position}" if run.position else ""
     known = ", known by its key" if run.duplicate else ""
@@ -53,7 +67,7 @@ def _say_accepted(run: RemoteRun) -> None:
 
 
 async def stop_run(where: Where, run: str, *, as_json: bool) -> None:
-    async with server_for(where) as (client, _, _):
+    async with client_of(find(where).server()) as client:
         told = await (await client.run(run)).stop(by=_by("turnkeeper stop"))
     if as_json:
         say_json(told)
@@ -64,7 +78,7 @@ async def stop_run(where: Where, run: str, *, as_json: bool) -> None:
 
 
 async def answer(where: Where, approval: str, *, allow: bool, note: str, as_json: bool) -> None:
-    async with server_for(where) as (client, _, _):
+    async with client_of(find(where).server()) as client:
         told = await client.answer(approval, allow=allow, note=note, by=_by("turnkeeper"))
     if as_json:
         say_json(told)

@@ -1,32 +1,25 @@
 """What a command needs of a Turnkeeper, whether that is in this process or behind a network.
 
-Decides how a turn is asked for on either side. It must not know how it is shown. Invariant:
-`turnkeeper.Run` and `turnkeeper.client.RemoteRun` both are a `Turn`; a turn that is asked for in
-either way is the same turn.
+Decides nothing: it is the shape of both sides, `cli.here` and `cli.there`. It must not know either.
+Invariant: `turnkeeper.Run` and `turnkeeper.client.RemoteRun` both are a `Turn`; both sides give the
+shapes of the API.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from turnkeeper.client import AnyEvent, Client
+from turnkeeper import api
+from turnkeeper.core import records as r
 from turnkeeper.core.commands import NextClock, StopAnswer
-from turnkeeper.core.errors import (
-    SESSION_EXISTS,
-    UNACKNOWLEDGED,
-    UNKNOWN_SESSION,
-    UNREACHABLE,
-    InvalidValue,
-    TurnkeeperError,
-)  # fmt: skip
-from turnkeeper.core.outcome import Outcome
-from turnkeeper.facade import Turnkeeper
+from turnkeeper.core.outcome import Kind, Outcome
+
+if TYPE_CHECKING:
+    from turnkeeper.client import AnyEvent
 
 DEFAULT_AGENT = "demo"
-ACCEPT_S = 15.0
-"""So long a server may take to acknowledge a message; then it is withdrawn."""
 
 
 class View(Protocol):
@@ -65,6 +58,11 @@ class Turn(Protocol):
     async def successor(self) -> Turn | None: ...
 
 
+def may_go_on(outcome: Outcome) -> bool:
+    """Whether its message may have been given back to the queue."""
+    return outcome.kind is Kind.LOST or outcome.reason == "preempted"
+
+
 @dataclass(frozen=True)
 class Message:
     """What is asked for. `session` none: a new one. `cwd` is for a session that is new."""
@@ -96,68 +94,25 @@ class Keeper(Protocol):
     ) -> object: ...
 
 
-class Here:
-    """A Turnkeeper in this process."""
+class Books(Protocol):
+    """Sessions, runs, questions and events. `is_live`: whoever runs them tells of them."""
 
-    def __init__(self, turnkeeper: Turnkeeper) -> None:
-        self._turnkeeper = turnkeeper
-        self.answer = turnkeeper.answer
+    is_live: bool
 
-    async def begin(self, message: Message) -> Turn:
-        limits: Any = message.limits
-        return await self._turnkeeper.send(
-            message.session, message.text, agent=message.agent, **message.options(), **limits
-        )
+    async def sessions(self, query: r.SessionQuery) -> list[api.SessionOut]: ...
 
+    async def runs(self, query: r.RunQuery) -> list[api.RunOut]: ...
 
-class There:
-    """A server."""
+    async def run(self, run: str) -> api.RunOut: ...
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.answer = client.answer
+    async def head(self, session: str) -> int:
+        """The number of its last event."""
 
-    async def begin(self, message: Message) -> Turn:
-        session = await self._session(message)
-        try:
-            return await self._client.send(
-                session, message.text, limits=message.limits, wait_s=ACCEPT_S, **message.options()
-            )
-        except TurnkeeperError as refused:
-            if refused.entry is UNACKNOWLEDGED and not refused.fields.get("maybe_taken", True):
-                told = refused.what.rpartition("(the last try: ")[2].rstrip(")")
-                raise TurnkeeperError(UNREACHABLE, told) from None
-            raise
+    async def agent(self, name: str) -> api.AgentOut | None:
+        """What it can do, if that can be known."""
 
-    async def _session(self, message: Message) -> str:
-        """The session to send to, made if there is none of that name."""
-        if message.session is not None:
-            try:
-                return self._checked(await self._client.session(message.session), message.agent)
-            except TurnkeeperError as refused:
-                if refused.entry is not UNKNOWN_SESSION:
-                    raise
-        agent = message.agent or await self._usual_agent(message.session)
-        try:
-            made = await self._client.create_session(agent, id=message.session, cwd=message.cwd)
-        except TurnkeeperError as refused:
-            if refused.entry is not SESSION_EXISTS or message.session is None:
-                raise
-            made = await self._client.session(message.session)
-        return self._checked(made, message.agent)
+    async def approvals(self, query: r.ApprovalQuery) -> list[api.ApprovalOut]: ...
 
-    def _checked(self, session: Any, agent: str | None) -> str:
-        if agent is not None and session.agent != agent:
-            told = f"session {session.id} is with {session.agent}; use another session"
-            raise InvalidValue("agent", agent, told)
-        return str(session.id)
-
-    async def _usual_agent(self, session: str | None) -> str:
-        names = [agent.name for agent in await self._client.agents()]
-        if len(names) == 1:
-            return names[0]
-        if DEFAULT_AGENT in names:
-            return DEFAULT_AGENT
-        what = "a new session" if session is None else f"session {session} is new: it"
-        told = f"{what} needs its agent (--agent); there are: {', '.join(sorted(names))}"
-        raise InvalidValue("agent", None, told)
+    def events(
+        self, session: str, after: int, *, follow: bool
+    ) -> AsyncGenerator[AnyEvent, None]: ...

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from turnkeeper.api import ApprovalOut, RunOut
 from turnkeeper.cli.clean import one_line
 from turnkeeper.cli.lists import next_clock, progress, state
 from turnkeeper.cli.tables import Paper, age, ago, clock_face
-from turnkeeper.client import RawEvent
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import ending_code
+from turnkeeper.core.limits import LIMIT_KEYS, Limits
 from turnkeeper.core.outcome import Sample, Seen
+
+if TYPE_CHECKING:
+    from turnkeeper.client import RawEvent
 
 
 def run(
@@ -118,6 +122,8 @@ def _when(at: float, now: float) -> str:
     return f"{ago(at, now)} ({time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))})"
 
 
+ENDED = {"boundary": "the agent is free for the next run", "gone": "nothing of it is left"}
+
 # One event, one line -------------------------------------------------------------------------
 
 
@@ -161,10 +167,25 @@ def said(data: e.Fact) -> str:
         case e.RunEnded():
             outcome = data.outcome
             return f"{outcome.kind} ({outcome.reason}) {one_line(outcome.detail)}".rstrip()
+        case e.RunStarted():
+            return _own_limits(data.limits)
+        case e.AttemptStarted():
+            return f"try {data.attempt} on {data.process}" + (", a new process" * data.fresh)
+        case e.AttemptEnded():
+            return f"try {data.attempt}: {ENDED[data.how]}"
+        case e.MessageDelivered() | e.AttemptReady():
+            return ""
         case e.RunRequeued():
             return f"after {data.previous} ({data.cause})"
         case _:
             return one_line(plain(data))
+
+
+def _own_limits(limits: Limits) -> str:
+    """Those that are not as usual."""
+    usual = Limits()
+    own = [key for key in LIMIT_KEYS if getattr(limits, key) != getattr(usual, key)]
+    return ", ".join(f"{key} = {getattr(limits, key):g}" for key in own)
 
 
 def plain(data: e.Fact) -> dict[str, object]:

@@ -15,18 +15,21 @@ import sys
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from turnkeeper import Outcome, TurnkeeperError
 from turnkeeper.cli.clean import one_line
+from turnkeeper.cli.hearing import Hearing
 from turnkeeper.cli.params import UNKNOWN, Where
 from turnkeeper.cli.reach import keeper_for
 from turnkeeper.cli.report import ERASE, Report
-from turnkeeper.cli.sides import Keeper, Message, Turn, View
+from turnkeeper.cli.sides import Keeper, Message, Turn, View, may_go_on
 from turnkeeper.cli.streams import Keyboard, Stream
-from turnkeeper.client import AnyEvent
 from turnkeeper.core.events import ApprovalRequested, ApprovalSettled
 from turnkeeper.core.outcome import words_of
+
+if TYPE_CHECKING:
+    from turnkeeper.client import AnyEvent
 
 SPIN_EVERY_S = 0.125
 LOOK_EVERY_S = 0.5
@@ -82,8 +85,10 @@ class _Turn:
         heeded = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
         for number in heeded:
             loop.add_signal_handler(number, self._asked_to_stop, STOP_SIGNALS[number])
+        hearing = Hearing(lambda told: self._spawn(self._report.say(told)))
         try:
-            return await self._wait_outcome()
+            with hearing:
+                return await self._wait_outcome()
         finally:
             for number in heeded:
                 loop.remove_signal_handler(number)
@@ -122,13 +127,17 @@ class _Turn:
 
     async def _follow(self, tk: Keeper, run: Turn) -> Outcome:
         """The run; and the one after it, if its message was given back to the queue."""
-        again: Turn | None = run
-        while again is not None:
-            self._run = run = again
+        while True:
+            self._run = run
             async for event in run:
                 await self._heard(tk, event)
-            again = await run.successor() if not self._stopping else None
-        return await run.wait()
+            outcome = await run.wait()
+            if self._stopping or not may_go_on(outcome):
+                return outcome
+            again = await run.successor()
+            if again is None:
+                return outcome
+            run = again
 
     async def _heard(self, tk: Keeper, event: AnyEvent) -> None:
         self._shown_at = asyncio.get_running_loop().time()

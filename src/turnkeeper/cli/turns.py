@@ -22,7 +22,7 @@ from turnkeeper.cli.params import (
 )  # fmt: skip
 
 
-@click.command()
+@click.command(short_help="One turn, here and now.")
 @click.option("--agent", help="Who takes the turn: demo, claude, one of your own…")
 @click.option("--session", help="The name of the session. Without it, a new one is made.")
 @turn_limits
@@ -54,7 +54,7 @@ def run(
         sys.exit(play_turn(options, where))
 
 
-@click.command()
+@click.command(short_help="Give a message to a session, and do not wait.")
 @click.option("--agent", help="Whom a new session is with.")
 @turn_limits
 @click.option(
