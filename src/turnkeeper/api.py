@@ -15,6 +15,7 @@ from msgspec import Meta
 from turnkeeper.core.commands import Abilities, NextClock, RunView
 from turnkeeper.core.errors import ending_code
 from turnkeeper.core.events import Priority, WhenBusy
+from turnkeeper.core.limits import LIMIT_KEYS, LONGEST_S
 from turnkeeper.core.outcome import Kind, Outcome, Seen
 from turnkeeper.core.records import ApprovalRecord, ApprovalState, RunRecord, SessionRecord
 
@@ -23,6 +24,15 @@ Line = Annotated[str, Meta(max_length=500)]
 Path = Annotated[str, Meta(max_length=4096)]
 Note = Annotated[str, Meta(max_length=10_000)]
 Label = Annotated[str, Meta(min_length=1, max_length=64)]
+Limits = Annotated[
+    dict[str, float],
+    Meta(
+        extra_json_schema={
+            "propertyNames": {"enum": list(LIMIT_KEYS)},
+            "additionalProperties": {"type": "number", "minimum": 0, "maximum": LONGEST_S},
+        }
+    ),
+]
 Labels = Annotated[dict[Label, Annotated[str, Meta(max_length=256)]], Meta(max_length=32)]
 
 # Asked ---------------------------------------------------------------------------------------
@@ -39,7 +49,7 @@ class NewSession(Asked, kw_only=True):
     id: Name | None = None
     title: Line = ""
     cwd: Path = ""
-    limits: dict[str, float] = {}
+    limits: Limits = {}
     labels: Labels = {}
 
 
@@ -56,7 +66,7 @@ class NewMessage(Asked, kw_only=True):
     priority: Priority = "person"
     when_busy: WhenBusy = "queue"
     deadline_s: float | None = None
-    limits: dict[str, float] = {}
+    limits: Limits = {}
     sender: Line = ""
 
 

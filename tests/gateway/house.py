@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from turnkeeper import compose
 from turnkeeper.core.events import Event, OutputText, SessionCreated
 from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.gateway.app import endpoints
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.openapi import document
 from turnkeeper.gateway.serve import Server
 from turnkeeper.ports import Agent, Batch
 from turnkeeper.store.memory import MemoryStore
@@ -26,6 +29,9 @@ SOON_S = 20.0
 """Longer than anything here may take on a machine with a lot to do."""
 
 Json = dict[str, Any]
+
+DOCUMENTED = endpoints()
+DOCUMENT: Json = json.loads(document(DOCUMENTED))
 
 
 @dataclass
@@ -69,7 +75,9 @@ class House:
         if body is not None:
             lines.setdefault("content-type", "application/json")
             lines.setdefault("content-length", str(len(data)))
-        return await self.raw(head(method, path, lines) + data)
+        told = await self.raw(head(method, path, lines) + data)
+        check_documented(method, path, told)
+        return told
 
     async def raw(self, data: bytes) -> Answer:
         """These bytes, and what is answered before the server closes."""
@@ -119,6 +127,21 @@ class House:
         return connect(f"ws://127.0.0.1:{self.port}{path}", **options)
 
 
+def check_documented(method: str, path: str, told: Answer) -> None:
+    """Whatever is answered to anybody is in the document, with its media type."""
+    bare = path.partition("?")[0]
+    for endpoint in DOCUMENTED:
+        template = re.sub(r"{\w+}", "[^/]+", endpoint.path)
+        if endpoint.method == method and re.fullmatch(template, bare):
+            described = DOCUMENT["paths"][endpoint.path][method.lower()]["responses"]
+            assert str(told.status) in described, (method, path, told.status)
+            media = told.headers.get("content-type", "").partition(";")[0]
+            assert media in described[str(told.status)]["content"], (method, path, media)
+            return
+    allowed = {401, 403, 421, 503} | ({204} if method == "OPTIONS" else {404, 405})
+    assert told.status in allowed | {200}, (method, path, told.status)
+
+
 def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
     return "\r\n".join(lines).encode("latin-1")
@@ -162,11 +185,13 @@ async def house(
         await system.close()
 
 
-def play(scene: Callable[[House], Coroutine[Any, Any, None]], **options: Any) -> None:
+def play(
+    scene: Callable[[House], Coroutine[Any, Any, None]], within_s: float = 60.0, **options: Any
+) -> None:
     """A scene in a house, within a bound."""
 
     async def act() -> None:
-        async with asyncio.timeout(60), house(**options) as home:
+        async with asyncio.timeout(within_s), house(**options) as home:
             await scene(home)
 
     asyncio.run(act())

@@ -118,22 +118,13 @@ def _in_path(endpoint: Endpoint) -> list[Json]:
 
 
 def _in_query(endpoint: Endpoint, components: Mapping[str, Json]) -> list[Json]:
-    """A parameter may be left out; it cannot be null, for a query has no null."""
     if endpoint.query is None:
         return []
     found = components[endpoint.query.__name__].get("properties", {})
     return [
-        {"name": name, "in": "query", "required": False, "schema": _without_null(schema)}
+        {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in found.items()
     ]
-
-
-def _without_null(schema: Json) -> Json:
-    kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
-    if len(kinds) != 1:
-        return schema
-    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return {**rest, **kinds[0]}
 
 
 def _headers(endpoint: Endpoint) -> list[Json]:
@@ -173,6 +164,11 @@ def _described(told: Told) -> Json:
     described: Json = {"description": told.meaning}
     if told.headers:
         described["headers"] = _told_headers(told.headers)
+    if told.leads_to:
+        described["links"] = {
+            where: {"operationId": where, "parameters": {"id": f"$response.body#/{field}"}}
+            for where, field in told.leads_to.items()
+        }
     if told.what is api.Problem:
         described["content"] = PROBLEM
     elif not isinstance(told.what, str):

@@ -35,13 +35,16 @@ LAST = {
     )
 }
 
+SESSION = {"get_session": "id", "send": "id", "events": "id"}
+RUN = {"get_run": "run_id", "wait": "run_id", "stop": "run_id"}
+
 SOCKET = "/v1/ws"
 
 TABLE: tuple[Endpoint, ...] = (
     Endpoint(
         "POST", "/v1/sessions", h.create_session, "Begin a conversation with an agent", "operate",
         {201: Told(api.SessionOut, "it is there, or was made with this key before",
-                   {"Location": "where it is"})},
+                   {"Location": "where it is"}, SESSION)},
         (UNKNOWN_AGENT, SESSION_EXISTS, KEY_CONFLICT), body=api.NewSession, headers=KEY,
     ),
     Endpoint(
@@ -54,7 +57,8 @@ TABLE: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "POST", "/v1/sessions/{id}/messages", h.send, "Send a message: it becomes a run", "operate",
-        {202: Told(api.AcceptedOut, "the message is durable, and its run will end")},
+        {202: Told(api.AcceptedOut, "the message is durable, and its run will end",
+                   leads_to=RUN)},
         (UNKNOWN_SESSION, KEY_CONFLICT, QUEUE_FULL), body=api.NewMessage, headers=KEY,
     ),
     Endpoint(

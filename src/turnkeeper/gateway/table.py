@@ -58,6 +58,8 @@ class Told:
     what: type[msgspec.Struct] | str
     meaning: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    leads_to: Mapping[str, str] = field(default_factory=dict)
+    """Handler -> the field of this answer that is the id there."""
 
 
 @dataclass(frozen=True)
