@@ -53,9 +53,10 @@ bench: $(READY) ## Measure what is promised about cost (ARGS=supervise for that 
 sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 	$(BIN)/python -m turnkeeper.testing.simulator --seeds $(SEEDS) --first $(FIRST) $(ARGS)
 
-diagram: $(READY) ## Make the reference pages of the run's table and of the events anew
+diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew
 	$(BIN)/python -m scripts.diagram
 	$(BIN)/python -m scripts.events_page
+	$(BIN)/python -m scripts.metrics_page
 
 conformance: $(READY) ## Play every scenario with every driver, and make the page of it anew
 	@$(BIN)/python -m tests.agents.install

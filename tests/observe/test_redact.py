@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.observe.redact import HIDDEN, SHORTEST, Redactor, looks_secret, secret_values
+from turnkeeper.observe.redact import HIDDEN, SHORTEST, Redactor, looks_secret, secrets_in
 
 # Written in parts, so that nobody takes them for real ones.
 LONG = "Zk3" * 12
@@ -94,7 +94,11 @@ def test_a_name_that_looks_harmless_is_left_alone(name: str) -> None:
 
 
 def test_the_values_of_secret_settings_are_found() -> None:
-    assert secret_values({"API_KEY": "abcdef", "LANG": "C"}) == ["abcdef"]
+    agents = {
+        "claude": {"driver": "claude", "env": {"API_KEY": "abcdef", "LANG": "C"}},
+        "model": {"headers": {"X-Auth": ["one", "two"]}, "timeout_s": 3},
+    }
+    assert secrets_in(agents) == ["abcdef", "one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ makes neither wrong; a run whose beginning nobody told us of is counted and not 
 from __future__ import annotations
 
 import platform
-from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -24,7 +22,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core.limits import SILENCE, Phase
 from turnkeeper.core.outcome import REASONS, Kind
 from turnkeeper.core.records import PAGE_MAX, ApprovalQuery, RunQuery
-from turnkeeper.observe.tally import Tally
+from turnkeeper.observe.tally import Counts, Family, Gauges, Tallies
 from turnkeeper.ports import EventStore
 from turnkeeper.runtime.dispatcher import Dispatcher
 
@@ -77,15 +75,17 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._agents = tuple(agents)
         self._kinds: dict[str, dict[type[e.Fact], int]] = {}
-        self._append = Tally(SHORT_S)
-        self._batch = Tally(EVENTS)
-        self._lag = Tally(SHORT_S)
         self._times: dict[str, _Times] = {}
         self._awaiting: dict[str, float] = {}
         """Runs that have started and shown nothing yet, and since when."""
         self._cleaning: dict[str, float] = {}
         self._asked: dict[str, float] = {}
-        self._make_families(version or metadata.version("turnkeeper"))
+        self._version = version or metadata.version("turnkeeper")
+        self._make_families()
+        self._append, self._batch = self._appends.at(), self._batches.at()
+        self._lag = self._lags.at()
+        self.registry.register(_Counted(self._collect))
+        ProcessCollector(registry=self.registry)
         self._noted: dict[type[e.Fact], Callable[[str, e.Event, Any], None]] = {
             e.MessageAccepted: self._accepted,
             e.RunRequeued: self._requeued,
@@ -102,64 +102,60 @@ class Metrics:
         for agent in self._agents:
             self._begin_at_zero(agent)
 
-    def _make_families(self, version: str) -> None:
-        registry, agent = self.registry, ("agent",)
-
-        def counter(name: str, told: str, labels: Sequence[str] = agent) -> Counter:
-            return Counter(f"turnkeeper_{name}", told, labels, registry=registry)
-
-        def timer(
-            name: str, told: str, bounds: Sequence[float], labels: Sequence[str] = agent
-        ) -> Histogram:
-            name = f"turnkeeper_{name}_seconds"
-            return Histogram(name, told, labels, registry=registry, buckets=bounds)
-
-        self._runs = counter(
+    def _make_families(self) -> None:
+        agent = ("agent",)
+        self._runs = Counts(
             "runs", "Runs that ended, by how they ended.", ("agent", "outcome", "reason")
         )
-        self._requeues = counter(
+        self._requeues = Counts(
             "runs_requeued", "Messages that went back to the queue, by why.", ("agent", "cause")
         )
-        self._retries = counter("attempts_failed", "Tries that failed and were tried again.")
-        self._kills = counter("kills", "Trees of processes that did not go when they were asked.")
-        self._stalls = counter(
+        self._retries = Counts("attempts_failed", "Tries that failed and were tried again.", agent)
+        self._kills = Counts(
+            "kills", "Trees of processes that did not go when they were asked.", agent
+        )
+        self._stalls = Counts(
             "stalls", "Runs that were silent for half of a clock's budget.", ("agent", "clock")
         )
-        self._approvals = counter(
+        self._approvals = Counts(
             "approvals", "Questions to people that were settled, by how.", ("agent", "decision")
         )
-        self._queued = timer("queue_wait", "From accepting a message to its run's start.", WAIT_S)
-        self._first = timer(
-            "first_output", "From a run's start to the agent's first output or tool.", WAIT_S
+        self._queued = Tallies(
+            "queue_wait_seconds", "From accepting a message to its run's start.", WAIT_S, agent
         )
-        self._duration = timer(
-            "run_duration", "From a run's start to its end.", LONG_S, ("agent", "outcome")
-        )
-        self._stop = timer(
-            "stop_latency", "From the decision to stop or time a run out to its end.", WAIT_S
-        )
-        self._cleanup = timer(
-            "cleanup", "From a run's end to the end of what it left behind.", WAIT_S
-        )
-        self._answer = timer("approval_wait", "From a question to its settlement.", LONG_S)
-        info = Gauge(
-            "turnkeeper_build_info", "Always 1; the labels tell.", ("version", "python"),
-            registry=registry,
+        self._first = Tallies(
+            "first_output_seconds", "From a run's start to the agent's first output or tool.",
+            WAIT_S, agent,
         )  # fmt: skip
-        info.labels(version, platform.python_version()).set(1)
-        ProcessCollector(registry=registry)
-        registry.register(_Often(self._often))
+        self._duration = Tallies(
+            "run_duration_seconds", "From a run's start to its end.", LONG_S, ("agent", "outcome")
+        )
+        self._stop = Tallies(
+            "stop_latency_seconds", "From the decision to stop or time a run out to its end.",
+            WAIT_S, agent,
+        )  # fmt: skip
+        self._cleanup = Tallies(
+            "cleanup_seconds", "From a run's end to the end of what it left behind.", WAIT_S, agent
+        )
+        self._answer = Tallies(
+            "approval_wait_seconds", "From a question to its settlement.", LONG_S, agent
+        )
+        self._events = Counts("events", "Events that were stored, by kind.", ("agent", "kind"))
+        self._appends = Tallies("append_seconds", "Storing one batch of events.", SHORT_S)
+        self._batches = Tallies("append_events", "Events in one batch.", EVENTS)
+        self._lags = Tallies("loop_lag_seconds", "How late the event loop was.", SHORT_S)
+        self._build = Gauges("build_info", "Always 1; the labels tell.", ("version", "python"))
 
     def _begin_at_zero(self, agent: str) -> None:
         """A series that is there from the start can be seen to rise from 0 to 1."""
         self._kinds[agent] = dict.fromkeys(e.FACTS, 0)
         for kind in Kind:
             for reason in REASONS[kind]:
-                self._runs.labels(agent, kind.value, reason)
+                self._runs.add(agent, kind.value, reason, more=0)
         for clock, _ in SILENCE.values():
-            self._stalls.labels(agent, clock.value)
-        for counter in (self._retries, self._kills):
-            counter.labels(agent)
+            self._stalls.add(agent, clock.value, more=0)
+        for counts in (self._retries, self._kills):
+            counts.add(agent, more=0)
 
     # What it is told -------------------------------------------------------------------------
 
@@ -222,7 +218,7 @@ class Metrics:
             _keep(self._times, data.run, _Times(event.at))
 
     def _requeued(self, agent: str, event: e.Event, data: e.RunRequeued) -> None:
-        self._requeues.labels(agent, data.cause).inc()
+        self._requeues.add(agent, data.cause)
         _keep(self._times, event.run or "", _Times(event.at))
 
     def _started(self, agent: str, event: e.Event, data: e.RunStarted) -> None:
@@ -232,32 +228,32 @@ class Metrics:
             times = _Times(None)
             _keep(self._times, run, times)
         elif times.accepted_at is not None:
-            self._queued.labels(agent).observe(max(0.0, event.at - times.accepted_at))
+            self._queued.at(agent).add(max(0.0, event.at - times.accepted_at))
         times.started_at = event.at
         _keep(self._awaiting, run, event.at)
 
     def _attempt_failed(self, agent: str, event: e.Event, data: e.AttemptFailed) -> None:
-        self._retries.labels(agent).inc()
+        self._retries.add(agent)
 
     def _escalated(self, agent: str, event: e.Event, data: e.AttemptEscalated) -> None:
-        self._kills.labels(agent).inc()
+        self._kills.add(agent)
 
     def _attempt_ended(self, agent: str, event: e.Event, data: e.AttemptEnded) -> None:
         since = self._cleaning.pop(event.run or "", None)
         if since is not None:
-            self._cleanup.labels(agent).observe(max(0.0, event.at - since))
+            self._cleanup.at(agent).add(max(0.0, event.at - since))
 
     def _requested(self, agent: str, event: e.Event, data: e.ApprovalRequested) -> None:
         _keep(self._asked, data.approval, event.at)
 
     def _settled(self, agent: str, event: e.Event, data: e.ApprovalSettled) -> None:
-        self._approvals.labels(agent, data.decision).inc()
+        self._approvals.add(agent, data.decision)
         since = self._asked.pop(data.approval, None)
         if since is not None:
-            self._answer.labels(agent).observe(max(0.0, event.at - since))
+            self._answer.at(agent).add(max(0.0, event.at - since))
 
     def _stalling(self, agent: str, event: e.Event, data: e.RunStalling) -> None:
-        self._stalls.labels(agent, data.clock).inc()
+        self._stalls.add(agent, data.clock)
 
     def _stopping(self, agent: str, event: e.Event, data: e.RunStopping) -> None:
         times = self._times.get(event.run or "")
@@ -266,16 +262,16 @@ class Metrics:
 
     def _ended(self, agent: str, event: e.Event, data: e.RunEnded) -> None:
         run, kind = event.run or "", data.outcome.kind
-        self._runs.labels(agent, kind.value, data.outcome.reason).inc()
+        self._runs.add(agent, kind.value, data.outcome.reason)
         if data.cleanup in CLEANUPS:
             _keep(self._cleaning, run, event.at)
         times = self._times.pop(run, None)
         if times is None or times.started_at is None:
             return
-        self._duration.labels(agent, kind.value).observe(max(0.0, event.at - times.started_at))
+        self._duration.at(agent, kind.value).add(max(0.0, event.at - times.started_at))
         if kind in STOPPED:
             decided_at = times.stopping_at if times.stopping_at is not None else event.at
-            self._stop.labels(agent).observe(max(0.0, event.at - decided_at))
+            self._stop.at(agent).add(max(0.0, event.at - decided_at))
 
     def _look_for_first(self, agent: str, events: Sequence[e.Event]) -> None:
         """The first output of a run; one that has ended without any has none."""
@@ -284,33 +280,42 @@ class Metrics:
             if run in self._awaiting:
                 if type(event.data) in PROGRESS:
                     since = self._awaiting.pop(run)
-                    self._first.labels(agent).observe(max(0.0, event.at - since))
+                    self._first.at(agent).add(max(0.0, event.at - since))
                 elif type(event.data) is e.RunEnded:
                     del self._awaiting[run]
 
     # What is collected -----------------------------------------------------------------------
 
-    def _often(self) -> Iterator[Metric]:
-        events = CounterMetricFamily(
-            "turnkeeper_events", "Events that were stored, by kind.", labels=("agent", "kind")
-        )
+    def families(self) -> list[Family]:
+        """All that is counted here; what is looked up is in `NOW`."""
+        return [one for one in vars(self).values() if isinstance(one, Family)]
+
+    def _collect(self) -> Iterator[Metric]:
         for agent, kinds in list(self._kinds.items()):
             for fact, count in kinds.items():
-                events.add_metric((agent, fact.kind), count)
-        yield events
-        yield self._append.family("turnkeeper_append_seconds", "Storing one batch of events.")
-        yield self._batch.family("turnkeeper_append_events", "Events in one batch.")
-        yield self._lag.family("turnkeeper_loop_lag_seconds", "How late the event loop was.")
+                self._events.values[agent, fact.kind] = count
+        for family in self.families():
+            if family is not self._build:
+                yield family.collected()
+        yield self._build.of({(self._version, platform.python_version()): 1})
 
 
-class _Often(Collector):
-    """What is added up without prometheus-client's own locks and labels."""
-
+class _Counted(Collector):
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self._collect = collect
 
     def collect(self) -> Iterator[Metric]:
         return self._collect()
+
+
+RUNS = Gauges(
+    "runs_now", "Runs that have not ended or are being cleaned up, by phase.", ("agent", "phase")
+)
+SESSIONS = Gauges("sessions_loaded", "Sessions in memory.")
+PROCESSES = Gauges("agent_processes", "Processes of agents, at work or warm.")
+WATCHERS = Gauges("watchers", "Those who watch a session.")
+TROUBLE = Gauges("store_trouble", "1 while the store cannot be written.")
+NOW = (RUNS, SESSIONS, PROCESSES, WATCHERS, TROUBLE)
 
 
 class _Now(Collector):
@@ -325,31 +330,27 @@ class _Now(Collector):
 
     def collect(self) -> Iterator[Metric]:
         living = self._dispatcher.living()
-        count: Counts[tuple[str, Phase]] = Counts()
-        for agent in self._agents:
-            count.update({(agent, phase): 0 for phase in Phase if phase is not Phase.CLOSED})
+        count: dict[tuple[str, ...], float] = {
+            (agent, phase.value): 0
+            for agent in self._agents
+            for phase in Phase
+            if phase is not Phase.CLOSED
+        }
         processes = 0
         for actor in living:
             state = actor.machine.state
             processes += state.process is not None
-            if waiting := sum(map(len, state.queue.values())):
-                count[state.agent, Phase.QUEUED] += waiting
+            waiting = sum(map(len, state.queue.values()))
+            if waiting:
+                _more(count, state.agent, Phase.QUEUED, waiting)
             if state.active is not None:
-                count[state.agent, state.active.phase] += 1
-        runs = GaugeMetricFamily(
-            "turnkeeper_runs_now", "Runs that have not ended or are being cleaned up, by phase.",
-            labels=("agent", "phase"),
-        )  # fmt: skip
-        for (agent, phase), number in count.items():
-            runs.add_metric((agent, phase.value), number)
-        yield runs
-        yield _gauge("sessions_loaded", "Sessions in memory.", len(living))
-        yield _gauge("agent_processes", "Processes of agents, at work or warm.", processes)
-        yield _gauge("watchers", "Those who watch a session.", self._dispatcher.fanout.watching)
-        yield _gauge(
-            "store_trouble", "1 while the store cannot be written.", self._trouble() is not None
-        )
+                _more(count, state.agent, state.active.phase, 1)
+        yield RUNS.of(count)
+        yield SESSIONS.of({(): len(living)})
+        yield PROCESSES.of({(): processes})
+        yield WATCHERS.of({(): self._dispatcher.fanout.watching})
+        yield TROUBLE.of({(): self._trouble() is not None})
 
 
-def _gauge(name: str, told: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"turnkeeper_{name}", told, value=value)
+def _more(count: dict[tuple[str, ...], float], agent: str, phase: Phase, more: int) -> None:
+    count[agent, phase.value] = count.get((agent, phase.value), 0) + more

@@ -14,8 +14,8 @@ SHORTEST = 6
 """A shorter value is no secret, and would be found in every other word."""
 
 _NAME = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNING_?KEY"
-    r"|CREDENTIAL|COOKIE|BEARER|(?:^|_)(?:AUTH|PAT|KEY|PWD)(?:$|_)",
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:API|ACCESS|PRIVATE|SIGNING)[_-]?KEY"
+    r"|CREDENTIAL|COOKIE|BEARER|AUTHORIZATION|(?:^|[_-])(?:AUTH|PAT|KEY|PWD)(?:$|[_-])",
     re.IGNORECASE,
 )
 
@@ -62,9 +62,18 @@ def looks_secret(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
-def secret_values(settings: Mapping[str, str]) -> list[str]:
-    """The values of those settings whose names look secret."""
-    return [value for name, value in settings.items() if looks_secret(name)]
+def secrets_in(settings: object, secret: bool = False) -> list[str]:
+    """The values in these settings, however deep, that stand below a name that looks secret."""
+    match settings:
+        case str():
+            return [settings] if secret else []
+        case Mapping():
+            inner = ((value, looks_secret(str(name))) for name, value in settings.items())
+            return [found for value, below in inner for found in secrets_in(value, secret or below)]
+        case list() | tuple():
+            return [found for value in settings for found in secrets_in(value, secret)]
+        case _:
+            return []
 
 
 class Redactor:
