@@ -28,6 +28,7 @@ SWEEP = ord("s")
 TERMINATE = ord("m")
 KILL = ord("k")
 SAMPLE = ord("e")
+ECHO = ord("o")
 
 # keeper -> server
 HELLO = ord("H")
@@ -37,6 +38,7 @@ SWEPT = ord("S")
 LIMIT = ord("L")
 DEAF = ord("D")
 SAMPLED = ord("E")
+ECHOED = ord("O")
 FENCED = ord("F")
 ENDED = ord("X")
 

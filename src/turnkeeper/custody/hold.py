@@ -1,9 +1,9 @@
 """The server's hold on one process in custody: its control connection and its spool.
 
 Decides when the spool is read and when an ending may be told. It must not know any agent's
-protocol. Invariant: bytes are delivered once and in order from the position it was given; the exit
-record is what ends it, never a silent socket; no method blocks, and none raises for what the
-agent or its keeper do.
+protocol. Invariant: bytes are delivered once and in order from the position it was given, and no
+byte before the word that a frame was taken which was written earlier; the exit record is what ends
+it, never a silent socket; no method blocks, and none raises for what the agent or its keeper do.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from typing import Protocol
 
-from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import frames, procfs, reaper, record
-from turnkeeper.custody.program import Breakage, Holder, Program, explain_not_started
+from turnkeeper.custody.program import (
+    Breakage,
+    Holder,
+    Program,
+    decode_sample,
+    explain_not_started,
+)  # fmt: skip
 
 READ_BYTES = 64 * 1024
 RECV_BYTES = 64 * 1024
@@ -60,11 +66,15 @@ class Hold:
         self._sock: socket.socket | None = None
         self._fd = -1
         self._inbox = frames.Inbox()
+        self._said: deque[tuple[int, bytes]] = deque()
+        self._rung = False
         self._outbox = bytearray()
         self._first = b""
         self._early: bytearray | None = bytearray()
         """What was sent before a keeper said hello: said again if the nursery dies before that."""
         self._tries = 1
+        self._catching_up = program is None
+        """Taken up: which frames it has had is told before anything that it said since."""
         self._writing = False
         self._spool = -1
         self._acked = pos
@@ -149,6 +159,8 @@ class Hold:
         self._sock, self._fd = sock, sock.fileno()
         self._first = first
         self._outbox = bytearray(first + (self._early or b""))
+        if self._catching_up:
+            self._outbox += frames.pack(frames.ECHO)
         self._house.loop.add_reader(self._fd, self._on_readable)
         self._flush()
 
@@ -191,25 +203,34 @@ class Hold:
                 self._house.loop.remove_writer(self._fd)
 
     def _on_readable(self) -> None:
-        assert self._sock is not None
-        try:
-            data = self._sock.recv(RECV_BYTES)
-        except BlockingIOError:
+        data = self._receive()
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._disconnect()
-            self._look()
+            self.look()
             return
-        rung = False
-        for kind, body in self._inbox.feed(data):
-            if kind == frames.BELL:
-                rung = True
-            elif not self._over:
-                self._heard(kind, body)
-        if rung:
+        self._attend(data)
+        if self._rung:
             self._continue()
+
+    def _receive(self) -> bytes | None:
+        """None if there is nothing now; empty once the other side is gone."""
+        try:
+            return self._sock.recv(RECV_BYTES) if self._sock is not None else None
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def _attend(self, data: bytes) -> None:
+        self._said.extend(self._inbox.feed(data))
+        while self._said and not self._over:
+            kind, body = self._said.popleft()
+            if kind == frames.BELL:
+                self._rung = True
+            else:
+                self._heard(kind, body)
 
     def _disconnect(self) -> None:
         if self._sock is not None:
@@ -242,8 +263,11 @@ class Hold:
         elif kind == frames.REFUSED:
             self._broken("spawn_failed", body.decode("utf-8", "replace"), False)
             self._gone()
+        elif kind == frames.ECHOED:
+            self._catching_up = False
+            self._continue()
         elif kind == frames.ENDED:
-            self._look()
+            self.look()
 
     def _hello(self, body: bytes) -> None:
         _, pid, start, _, _, released = map(int, body.split()[:6])
@@ -278,17 +302,24 @@ class Hold:
 
     def _read_once(self) -> bool:
         """Deliver the next piece; whether there may be more."""
-        if self._over or self._spool < 0:
+        if self._over or self._spool < 0 or self._catching_up:
             return False
-        data = os.pread(self._spool, READ_BYTES, self.pos)
+        end = os.fstat(self._spool).st_size
+        if end <= self.pos:
+            return False
+        self._rung = False
+        while said := self._receive():  # first what was taken before the agent said this
+            self._attend(said)
+        room = min(end - self.pos, READ_BYTES)
+        data = os.pread(self._spool, room, self.pos) if room > 0 and self._spool >= 0 else b""
         if not data:
-            return False
+            return self._rung and not self._over
         self.pos += len(data)
         self._holder.on_output(data, self.pos)
         if self.pos - self._acked >= self._ack_bytes:
             self._acked = self.pos
             self._send(frames.number(frames.READ, self.pos))
-        return len(data) == READ_BYTES
+        return len(data) == READ_BYTES or self._rung
 
     def _continue(self) -> None:
         """Read on, a piece at a time so that others get their turn; then the ending, if any."""
@@ -305,9 +336,9 @@ class Hold:
 
     # The ending ----------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """The connection is over, or says that all is: look for the exit record."""
-        self._timer = None
+    def look(self) -> None:
+        """Nobody answers, or whoever did says that all is over: look for the exit record."""
+        self._timer, self._catching_up = None, False
         if self._over or self._record is not None:
             return
         exists, self._record = self._open()
@@ -322,11 +353,7 @@ class Hold:
             self._house.tend(self.name)
         wait_s = LOOK_S[min(self._looks, len(LOOK_S) - 1)]
         self._looks += 1
-        self._timer = self._house.loop.call_later(wait_s, self._look)
-
-    def look(self) -> None:
-        """The custodian found no keeper that answers: what is left of it?"""
-        self._look()
+        self._timer = self._house.loop.call_later(wait_s, self.look)
 
     def _no_directory(self) -> None:
         if self._program is not None and self._tries < TRIES:
@@ -370,18 +397,3 @@ class Hold:
         keeper = procfs.stat(pid)
         if keeper is not None and keeper.start == start:
             reaper.send(keeper, signal.SIGKILL)
-
-
-def decode_sample(body: bytes) -> Sample:
-    busy, state, cpu_s, io_bytes, children, waits, *sockets = [
-        part.decode("utf-8", "replace") for part in frames.split(body)
-    ]
-    return Sample(
-        busy=busy == "1",
-        state=state,
-        cpu_s=float(cpu_s),
-        io_bytes=int(io_bytes),
-        children=int(children),
-        waiting_in=waits,
-        sockets=tuple(sockets),
-    )

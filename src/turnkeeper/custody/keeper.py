@@ -240,6 +240,8 @@ class Keeper:
             self._kill()
         elif kind == frames.SAMPLE and self._phase == RUNNING:
             self._sample()
+        elif kind == frames.ECHO:
+            self._door.tell(frames.pack(frames.ECHOED))
 
     def _write(self, body: bytes) -> None:
         frame_id, data = frames.split(body)

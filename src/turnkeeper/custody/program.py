@@ -16,6 +16,7 @@ import msgspec
 
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.outcome import Sample
+from turnkeeper.custody import frames
 
 ALLOWED = frozenset(
     "PATH HOME LANG LANGUAGE TERM TMPDIR USER LOGNAME SHELL TZ COLORTERM"
@@ -121,3 +122,19 @@ def explain_not_started(program: Program | None, stage: str, number: int) -> str
     if number == errno.E2BIG:
         return f"{name} was given more arguments and environment than the system takes: {why}"
     return f"{name} could not be executed: {why}"
+
+
+def decode_sample(body: bytes) -> Sample:
+    """What the keeper saw of a process, from its words."""
+    busy, state, cpu_s, io_bytes, children, waits, *sockets = [
+        part.decode("utf-8", "replace") for part in frames.split(body)
+    ]
+    return Sample(
+        busy=busy == "1",
+        state=state,
+        cpu_s=float(cpu_s),
+        io_bytes=int(io_bytes),
+        children=int(children),
+        waiting_in=waits,
+        sockets=tuple(sockets),
+    )

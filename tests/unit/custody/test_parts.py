@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody import evidence, frames, launch, procfs, reaper, record
-from turnkeeper.custody.hold import decode_sample
-from turnkeeper.custody.program import Program, allowed_environment, explain_not_started
+from turnkeeper.custody.program import (
+    Program,
+    allowed_environment,
+    decode_sample,
+    explain_not_started,
+)  # fmt: skip
 from turnkeeper.custody.spool import Feed, Spool, drain
 from turnkeeper.drivers.process import explain_exit
 
