@@ -269,6 +269,10 @@ STORE_NEWER = _add(
     Code("TK-518", "the database was made by a newer program",
          "use that program, or another data directory", 503, -32003)
 )  # fmt: skip
+STORE_OLDER = _add(
+    Code("TK-519", "the database was made by an older program",
+         "start this program's server on it once: that brings it up to date", 503, -32003)
+)  # fmt: skip
 
 PORT_TAKEN = _add(
     Code("TK-520", "the port is taken",

@@ -109,10 +109,10 @@ def session_of(row: Row) -> r.SessionRecord:
 
 def runs(query: r.RunQuery) -> Asked:
     where = _Where()
-    where.equal(
-        session=query.session, agent=query.agent, parent=query.parent, reason=query.reason,
-        kind=None if query.outcome is None else str(query.outcome),
-    )  # fmt: skip
+    where.equal(session=query.session, agent=query.agent, parent=query.parent, reason=query.reason)
+    if query.outcome is not None:
+        # A reason is of one kind: its index is the better one, and `+` leaves it the choice.
+        where.also("kind = ?" if query.reason is None else "+kind = ?", str(query.outcome))
     if query.state is not None and query.state != "ended":
         where.also("state <> 'ended'")
     if query.state is not None and query.state != "unfinished":

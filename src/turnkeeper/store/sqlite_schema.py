@@ -40,7 +40,7 @@ CREATE TABLE logs (
     id TEXT NOT NULL UNIQUE,
     epoch INTEGER NOT NULL,
     head INTEGER NOT NULL DEFAULT 0,
-    updated_at REAL NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT (unixepoch('subsec')),
     unfinished INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX logs_unfinished ON logs (unfinished) WHERE unfinished = 1;
@@ -113,7 +113,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_session ON runs (session);
 CREATE INDEX runs_agent ON runs (agent);
 CREATE INDEX runs_unfinished ON runs (n) WHERE state <> 'ended';
-CREATE INDEX runs_outcome ON runs (kind, reason) WHERE kind IS NOT NULL;
+CREATE INDEX runs_kind ON runs (kind) WHERE kind IS NOT NULL;
 CREATE INDEX runs_reason ON runs (reason) WHERE reason IS NOT NULL;
 CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
 
