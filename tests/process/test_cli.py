@@ -406,9 +406,9 @@ def test_the_agents_are_listed_with_what_they_can_do() -> None:
     done = command("agents")
     assert done.returncode == 0
     assert re.search(
-        r"^codex +(ready|needs login|not installed|does not answer)", done.stdout, re.M
+        r"^codex +codex +(ready|needs login|not installed|does not answer)", done.stdout, re.M
     )
-    assert re.search(r"^demo +ready +steer, interrupt, approvals, thinking", done.stdout)
+    assert re.search(r"^demo +demo +ready +steer, interrupt, approvals", done.stdout, re.M)
 
 
 @pytest.mark.parametrize("start", [[COMMAND], [sys.executable, "-m", "turnkeeper"]])
@@ -424,15 +424,29 @@ def test_help_is_there(arguments: Sequence[str]) -> None:
     assert done.stdout.startswith("Usage: turnkeeper")
 
 
-def test_help_takes_less_than_200_ms() -> None:
+def test_help_takes_less_than_80_ms() -> None:
     """Its own CPU time, the best of five and of more if need be: what it costs, not what else was
     going on."""
     took_s: list[float] = []
-    while len(took_s) < 5 or (min(took_s) >= 0.2 and len(took_s) < 40):
+    while len(took_s) < 5 or (min(took_s) >= 0.08 and len(took_s) < 60):
         before_s = cpu_of_children_s()
         subprocess.run([COMMAND, "--help"], capture_output=True, check=True, timeout=TIMEOUT_S)
         took_s.append(cpu_of_children_s() - before_s)
-    assert 0 < min(took_s) < 0.2
+    assert 0 < min(took_s) < 0.08
+
+
+def test_help_loads_nothing_that_does_the_work() -> None:
+    program = (
+        "import sys; from turnkeeper.cli.app import cli\n"
+        "try:\n    cli(['--help'], prog_name='turnkeeper')\n"
+        "except SystemExit:\n    pass\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'msgspec', 'asyncio',"
+        " 'ssl', 'apsw', 'starlette', 'websockets', 'prometheus_client'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def cpu_of_children_s() -> float:

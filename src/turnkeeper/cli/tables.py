@@ -109,17 +109,17 @@ def shorten(text: str, room: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """A time that went by, in its two largest units: `12 s`, `3 m 20 s`, `2 h 5 m`, `4 d`."""
+    """A time that went by, in its largest unit and the one below: `12 s`, `3 m 20 s`, `2 h 5 m`,
+    `4 d`."""
     whole = max(0, int(seconds))
-    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-    parts = []
-    for name, size in units:
-        count, whole = divmod(whole, size)
-        if count:
-            parts.append(f"{count} {name}")
-        if len(parts) == 2 or (parts and size == units[0][1]):
-            break
-    return " ".join(parts) or "0 s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days} d"
+    if hours:
+        return f"{hours} h {minutes % 60} m" if minutes % 60 else f"{hours} h"
+    if minutes:
+        return f"{minutes} m {whole % 60} s" if whole % 60 else f"{minutes} m"
+    return f"{whole} s"
 
 
 def ago(then: float | None, now: float) -> str:
