@@ -23,6 +23,9 @@ _COMPLAINT = re.compile(
 )
 
 
+_COMPLAINTS = frozenset({s.Failed, s.Broken, s.Exited})
+
+
 def is_about_login(words: str) -> bool:
     """The agent complains that it has no login or no key."""
     return _COMPLAINT.search(words) is not None
@@ -32,7 +35,7 @@ def advised(sink: Sink, advice: str) -> Sink:
     """The sink, told what to do where the agent complains that it has no login."""
 
     def take(group: s.Group) -> None:
-        if any(isinstance(signal, s.Failed | s.Broken | s.Exited) for signal in group.signals):
+        if not _COMPLAINTS.isdisjoint(map(type, group.signals)):
             signals = tuple(_advise(signal, advice) for signal in group.signals)
             group = msgspec.structs.replace(group, signals=signals)
         sink(group)
