@@ -21,8 +21,9 @@ def tell_ended(agent: str, event: Event, data: RunEnded, run: Run | None) -> Non
     if not log.isEnabledFor(logging.INFO):
         return
     outcome = data.outcome
+    detail = f" {outcome.detail}" if outcome.detail else ""
     log.info(
-        "run %s %s/%s %s", event.run, outcome.kind.value, outcome.reason, outcome.detail,
+        "run %s %s/%s%s", event.run, outcome.kind.value, outcome.reason, detail,
         extra=ending_fields(agent, event, data, run),
     )  # fmt: skip
 
