@@ -1,4 +1,4 @@
-"""The loop's lag: nothing on a loop that keeps up, and a line in the log for one that stood still."""
+"""The loop's lag: none on a loop that keeps up, a line in the log for one that stood still."""
 
 from __future__ import annotations
 
