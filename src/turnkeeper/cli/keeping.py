@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from turnkeeper.cli.params import Duration, Where, anywhere, as_json, doing, on_data, telling
+from turnkeeper.cli.params import Duration, Size, Where, anywhere, as_json, doing, on_data, telling
 
 
 @click.command(short_help="The server.")
@@ -84,23 +84,23 @@ def export(session: str, output: str | None, where: Where) -> None:
 
 
 @click.command(short_help="Remove old sessions.")
-@click.option(
-    "--older", type=Duration(), help="Sessions that nothing happened in for so long: 720h."
-)
-@click.option("--keep", metavar="SIZE", help="The oldest, until the logs are no larger: 5GB.")
+@click.option("--older", type=Duration(), help="Those in which nothing happened for so long: 30d.")
+@click.option("--keep", type=Size(), help="The oldest ones, until no more than this is used: 5GB.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @as_json
 @on_data
 def gc(
-    older: float | None, keep: str | None, dry_run: bool, as_json: bool,
+    older: float | None, keep: int | None, dry_run: bool, as_json: bool,
     data: str | None, config: str | None,
 ) -> None:  # fmt: skip
     """Remove old sessions from the data directory, by age and by size; never one in which
-    something still has to happen."""
-    from turnkeeper.cli.upkeep import collect
+    something still has to happen. A server may go on with its work meanwhile."""
+    if older is None and keep is None:
+        raise click.UsageError("say what may go: --older 30d, --keep 5GB, or both")
+    with telling():
+        from turnkeeper.cli.upkeep import collect
 
-    where = Where(None, data, config)
-    doing(lambda: collect(where, older, keep, dry_run=dry_run, as_json=as_json))
+        collect(Where(None, data, config), older, keep, dry_run=dry_run, as_json=as_json)
 
 
 @click.command(short_help="A copy of the logs, while they are in use.")
@@ -109,9 +109,10 @@ def gc(
 @click.argument("file")
 def backup(file: str, as_json: bool, data: str | None, config: str | None) -> None:
     """A copy of the logs as they are now, while they are in use."""
-    from turnkeeper.cli.upkeep import back_up
+    with telling():
+        from turnkeeper.cli.upkeep import back_up
 
-    doing(lambda: back_up(Where(None, data, config), file, as_json=as_json))
+        back_up(Where(None, data, config), file, as_json=as_json)
 
 
 @click.command(short_help="What a shell needs to complete these commands.")

@@ -56,6 +56,22 @@ class LimitOption(click.ParamType[tuple[str, float]]):
             self.fail(str(wrong), param, ctx)
 
 
+class Size(click.ParamType[int]):
+    """Bytes, from `500MB` or `5GB`."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        from turnkeeper.cli.values import parse_size
+
+        try:
+            return value if isinstance(value, int) else parse_size(str(value))
+        except ValueError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
 # Options that many commands share ------------------------------------------------------------
 
 

@@ -6,8 +6,8 @@ import re
 
 WRITE = "write 90, 90s, 5m, 2h or 1.5h"
 
-_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|m|h)?", re.ASCII)
-_SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|m|h|d)?", re.ASCII)
+_SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:
