@@ -168,7 +168,8 @@ def test_one_record_is_one_line_whatever_an_agent_put_into_it(as_json: bool) -> 
     handler = logs.Lines(page)  # by itself: a lone surrogate is too much for others who listen
     handler.setFormatter(logs.JsonLines(redact) if as_json else logs.PlainLines(redact))
     said = "a\nb\r\x1b[31mred\x85\u2028end \ud800"
-    handler.handle(logging.makeLogRecord({"msg": "it said %s", "args": (said,)}))
+    record = {"name": "turnkeeper.test", "levelname": "INFO", "msg": "it said %s", "args": (said,)}
+    handler.handle(logging.makeLogRecord(record))
     handler.close()
     lines = page.getvalue().splitlines()
     assert len(lines) == 1
