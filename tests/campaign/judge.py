@@ -1,0 +1,124 @@
+"""The judge: what may never happen, looked for in what clients noted and what the logs say.
+
+Decides what is a violation, and of which kind. It must not know how the campaign was run, and uses
+nothing of the program but its logs. Invariant: every rule is tried with evidence that breaks it, in
+tests/campaign/test_judge.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tests.campaign import judge_runs
+from tests.campaign.evidence import Evidence
+from tests.campaign.records import ACCEPTED_FIELDS
+
+
+class Violation(NamedTuple):
+    kind: str
+    told: str
+
+
+Rule = Callable[[Evidence], Iterator[str]]
+
+
+def lost(evidence: Evidence) -> Iterator[str]:
+    """Every acknowledged message is in the log, as it was acknowledged."""
+    for ack in evidence.record.acks:
+        message = evidence.record.messages[ack.token]
+        log, answer = evidence.stories.logs.get(message.session, ()), ack.answer
+        at = answer["seq"] - 1
+        event = log[at] if at < len(log) else None
+        if event is None or event["kind"] != "message.accepted":
+            yield f"{message.token}: acknowledged as {answer}, and the log has {event}"
+            continue
+        data = event["data"]
+        said = (data["message"], data["run"], data["text"], data.get("key"))
+        if said != (answer["message_id"], answer["run_id"], message.text, message.key):
+            yield f"{message.token}: acknowledged as {answer}, and the log has {data}"
+
+
+def answers(evidence: Evidence) -> Iterator[str]:
+    """The same key and body have the same answer, always; another body is a conflict."""
+    told: dict[str, set[tuple[object, ...]]] = defaultdict(set)
+    for ack in evidence.record.acks:
+        if evidence.record.messages[ack.token].key is not None:
+            told[ack.token].add(tuple(ack.answer[name] for name in ACCEPTED_FIELDS))
+    for token, different in told.items():
+        if len(different) > 1:
+            yield f"{token}: answered {sorted(map(str, different))}"
+    for asked in evidence.record.of("conflict"):
+        if asked.status != 409:
+            yield f"{asked.name}: another body under its key was answered {asked.status}"
+    made = Counter(message.token for message in evidence.stories.messages.values())
+    for token, times in made.items():
+        if times > 1:
+            yield f"{token}: accepted {times} times"
+
+
+def watching(evidence: Evidence) -> Iterator[str]:
+    """Every watcher saw the log: all of it, once, in order, to the letter."""
+    for watch in evidence.record.watches:
+        log = evidence.lines.get(watch.session, [])
+        for at, (seq, line) in enumerate(watch.seen, 1):
+            if seq != at or at > len(log) or log[at - 1] != line:
+                before = watch.seen[at - 2][0] if at > 1 else 0
+                yield f"{watch.name} of {watch.session}: {seq} after {before}: {line[:200]!r}"
+                break
+        else:
+            if len(watch.seen) != len(log):
+                yield f"{watch.name} of {watch.session}: {len(watch.seen)} of {len(log)} events"
+
+
+def told(evidence: Evidence) -> Iterator[str]:
+    """The lists of the last server, and what is exported, say what the logs say."""
+    runs = evidence.stories.runs
+    listed = Counter(found["id"] for found in evidence.told)
+    for name in {*runs, *listed}:
+        if listed[name] != 1 or name not in runs:
+            yield f"{name}: listed {listed[name]} times"
+    for found in evidence.told:
+        outcome = runs[found["id"]].outcome if found["id"] in runs else {}
+        said = found["outcome"] or {}
+        if (said.get("kind"), said.get("reason")) != (outcome.get("kind"), outcome.get("reason")):
+            yield f"{found['id']}: listed as {said}, and the log has {outcome}"
+    for session, lines in evidence.exported.items():
+        if lines != evidence.lines[session]:
+            yield f"{session}: {len(lines)} lines are exported: {lines[:1]!r}"
+
+
+def unfinished(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.unfinished
+
+
+def left(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.left
+
+
+def faults(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.record.faults
+    yield from evidence.complaints
+
+
+RULES: dict[str, Rule] = {
+    "lost": lost,
+    "run twice": judge_runs.twice,
+    "endings": judge_runs.endings,
+    "answers": answers,
+    "watching": watching,
+    "stops": judge_runs.stops,
+    "order": judge_runs.order,
+    "output": judge_runs.output,
+    "approvals": judge_runs.approvals,
+    "told": told,
+    "unfinished": unfinished,
+    "processes left": left,
+    "faults": faults,
+}
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """Everything that should not have happened."""
+    return [Violation(kind, words) for kind, rule in RULES.items() for words in rule(evidence)]
