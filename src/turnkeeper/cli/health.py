@@ -7,6 +7,7 @@ server says of it, and from what lives of its processes now.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ from turnkeeper.observe.diagnosis import (
 )  # fmt: skip
 from turnkeeper.observe.doctor import Finding, Installation, check_installation, worst
 from turnkeeper.observe.redact import Redactor
+from turnkeeper.store.upkeep import check
 
 COLORS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 TAIL_EVENTS = 1000
@@ -70,11 +72,10 @@ def _installation(where: Where, found: Found) -> Installation:
     config = found.config
 
     async def database() -> str | None:
-        """It can be read: by the server that has it, or by us."""
-        if found.there is not None:
-            return await _server_trouble(found)
-        await _newest(where)
-        return None
+        """It is whole, and the server that has it can write to it."""
+        trouble = None if found.there is None else await _server_trouble(found)
+        path = config.store.database or found.place.database
+        return trouble or await asyncio.to_thread(check, path)
 
     async def newest_at() -> float | None:
         return await _newest(where)
@@ -85,7 +86,7 @@ def _installation(where: Where, found: Found) -> Installation:
         port=config.server.port,
         server=None if found.there is None else found.there.url,
         holder=None if found.there is not None else _holder(found),
-        database=database if found.there is not None or found.database_exists else None,
+        database=database if found.database_exists else None,
         custody=custody_trouble,
         agents=detected_agents,
         newest_at=newest_at,

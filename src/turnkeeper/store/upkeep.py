@@ -247,6 +247,16 @@ def _sync(path: Path) -> None:
         os.close(file)
 
 
+# Health --------------------------------------------------------------------------------------
+
+
+def check(path: Path) -> str | None:
+    """What is wrong with the database, in words; none if it is whole."""
+    with _database(path, any_version=True) as database:
+        found = [str(row[0]) for row in database.execute("PRAGMA quick_check(3)")]
+    return None if found == ["ok"] else "; ".join(found)
+
+
 # Export --------------------------------------------------------------------------------------
 
 
