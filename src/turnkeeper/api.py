@@ -282,7 +282,8 @@ class Subscribed(msgspec.Struct, tag="subscribed", kw_only=True):
 
 
 class Unsubscribed(msgspec.Struct, tag="unsubscribed", kw_only=True):
-    """Nothing more of that session comes. Unasked, an `error` before it said why."""
+    """Nothing more of that session comes. Unasked, an `error` with the id of the subscription
+    has said why."""
 
     session: str
     id: str | None = None

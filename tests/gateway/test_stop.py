@@ -49,19 +49,35 @@ def test_it_is_not_ready_while_it_starts_while_its_store_is_in_trouble_and_while
     play(scene, trouble=lambda: troubles[0] if troubles else None)
 
 
-def test_a_server_that_ends_takes_nothing_new() -> None:
+def test_a_server_that_drains_takes_no_new_work_but_lets_what_runs_come_to_its_end() -> None:
+    async def scene(home: House) -> None:
+        await home.session("a")
+        run = await home.send("a", "stall")
+        async with home.socket() as ws:
+            home.gate.refuse()
+            for path, body in (
+                ("/v1/sessions", {"agent": "demo"}),
+                ("/v1/sessions/a/messages", {"text": "x"}),
+            ):
+                told = await home.ask("POST", path, body)
+                assert (told.status, told.json["code"]) == (503, "TK-512")
+                assert "retry-after" in told.headers
+            refused = await command(ws, "send", "1", session="a", message={"text": "x"})
+            assert refused["problem"]["code"] == "TK-512"
+            assert (await command(ws, "subscribe", "2", session="a"))["type"] == "subscribed"
+            assert (await command(ws, "stop", "3", run=run))["answer"]["changed"]
+            assert (await home.ended(run))["kind"] == "cancelled"
+
+    play(scene)
+
+
+def test_a_server_that_ends_takes_nothing_at_all() -> None:
     async def scene(home: House) -> None:
         await home.session("a")
         async with home.socket() as ws:
-            await command(ws, "subscribe", "1", session="a")
-            home.gate.refuse()
-            for method, path in (("POST", "/v1/sessions"), ("GET", "/v1/sessions")):
-                told = await home.ask(method, path, {} if method == "POST" else None)
-                assert (told.status, told.json["code"]) == (503, "TK-512")
-                assert "retry-after" in told.headers
-            message = {"text": "hello"}
-            refused = await command(ws, "send", "2", session="a", message=message)
-            assert refused["problem"]["code"] == "TK-512"
+            home.gate.close()
+            told = await home.ask("GET", "/v1/sessions")
+            assert (told.status, told.json["code"]) == (503, "TK-512")
             refused = await command(ws, "subscribe", "3", session="a")
             assert refused["problem"]["code"] == "TK-512"
             assert (await command(ws, "ping", "4"))["type"] == "pong"

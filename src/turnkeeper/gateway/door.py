@@ -7,6 +7,7 @@ token; whatever goes wrong behind it is answered as a problem; no token is logge
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Final
@@ -14,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnkeeper.core.errors import TurnkeeperError
+from turnkeeper.core.errors import SHUTTING_DOWN, TurnkeeperError
 from turnkeeper.gateway.answers import Answer, Headers, mistake, refusal
 from turnkeeper.gateway.asked import Gone, header, sole
 from turnkeeper.gateway.auth import Tokens, bearer, check_host, check_origin
@@ -64,6 +65,11 @@ class Door:
             await _refuse(scope, refused, going)
         except Gone:
             pass
+        except asyncio.CancelledError:
+            if not self._gate.closed:
+                raise
+            told = "this server has shut down before it could answer"
+            await _refuse(scope, TurnkeeperError(SHUTTING_DOWN, told), going)
         except Exception as fault:
             log.exception("%s %s failed", scope.get("method", "WS"), scope["path"])
             await _refuse(scope, mistake(fault), going)

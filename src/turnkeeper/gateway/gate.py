@@ -74,6 +74,9 @@ class Gate:
 
     def __post_init__(self) -> None:
         self.closing = False
+        """No new work is taken; what is there can be watched, answered and stopped."""
+        self.closed = False
+        """Nothing is taken at all."""
         self.requests = 0
         self.sockets = 0
         self.watchers = 0
@@ -83,16 +86,26 @@ class Gate:
     # Whether it is open ----------------------------------------------------------------------
 
     def refuse(self) -> None:
-        """From now on nothing new is taken; who is here may stay."""
+        """From now on no new work is taken: what runs may come to its end."""
         self.closing = True
 
-    def check_open(self) -> None:
+    def close(self) -> None:
+        """From now on nothing is taken; who is here may stay until they are told."""
+        self.closing = self.closed = True
+
+    def check_work(self) -> None:
+        """Whether something new may be begun."""
         if self.closing:
+            raise TurnkeeperError(SHUTTING_DOWN, "this server is shutting down")
+
+    def check_open(self) -> None:
+        """Whether anything may be asked."""
+        if self.closed:
             raise TurnkeeperError(SHUTTING_DOWN, "this server is shutting down")
 
     def check_ready(self) -> None:
         """Raises why it is not ready for work, if it is not."""
-        self.check_open()
+        self.check_work()
         if self.opening is not None:
             raise TurnkeeperError(BUSY, f"this server is starting: {self.opening}")
         trouble = self.trouble()
@@ -155,7 +168,7 @@ class Gate:
                 self._alone.set()
 
     async def end_all(self, within_s: float) -> None:
-        """Tell everyone who stays to end, and wait for them so long. It must be closing."""
+        """Tell everyone who stays to end, and wait for them so long. It must be closed."""
         for guest in list(self._guests):
             guest.end()
         self._alone.clear()

@@ -45,6 +45,7 @@ PAGE = b"""Turnkeeper is here.
 
 
 async def create_session(call: Call) -> Answer:
+    call.gate.check_work()
     made = await actions.create_session(call.gate, call.body, call.key)
     return answer(201, made, [(b"location", f"/v1/sessions/{made.id}".encode())])
 
@@ -60,6 +61,7 @@ async def get_session(call: Call) -> Answer:
 
 
 async def send(call: Call) -> Answer:
+    call.gate.check_work()
     return answer(202, await actions.send(call.gate, call.id, call.body, call.key))
 
 

@@ -8,7 +8,7 @@ should, is let go of without waiting for it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -23,6 +23,9 @@ HEAD_S = 20.0
 
 LINGER_S = 5.0
 """A request that was refused before its body was there may send that for so long."""
+
+TOGETHER_BYTES = 64 * 1024
+"""So much at most is held back until the end of a turn of the loop."""
 
 
 class Http(HttpToolsProtocol):
@@ -122,7 +125,45 @@ class Http(HttpToolsProtocol):
 class WebSocket(WebSocketsSansIOProtocol):
     """One connection for a WebSocket."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, Together(self.transport, self.loop))
+
     def keepalive_timeout(self) -> None:
         """The peer did not answer a ping: there is nobody to wait for, least of all to flush."""
         super().keepalive_timeout()
         self.transport.abort()
+
+
+class Together:
+    """A transport that hands on in one piece what is written in one turn of the loop: a frame each
+    of many sessions costs one call of the system."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= TOGETHER_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size() + self._size
+
+    def _flush(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

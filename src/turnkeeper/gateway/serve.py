@@ -91,8 +91,8 @@ class Server:
         log.info("listening on %s", self.url)
 
     async def stop(self, within_s: float = 5.0) -> None:
-        """Refuse what is new, say goodbye, and close: all of it within that time."""
-        self.gate.refuse()
+        """Refuse everything, say goodbye, and close: all of it within that time."""
+        self.gate.close()
         server, task = self._uvicorn, self._task
         if server is None or task is None:
             return
@@ -102,6 +102,7 @@ class Server:
         for connection in _connections(server):
             if connection.transport.get_write_buffer_size():
                 connection.transport.abort()
+        await self.gate.end_all(within_s / 4)
         left_s = max(0.1, until - loop.time() - LAST_S)
         server.config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]
         server.should_exit = True

@@ -31,7 +31,7 @@ log = logging.getLogger("turnkeeper.gateway")
 COMMANDS_MAX = 64
 """So many commands of one socket may be under way; then it is not read any further."""
 
-FRAME_BYTES = 256 * 1024
+FRAME_BYTES = 64 * 1024
 """A frame of events has no more, unless one event alone does."""
 
 GOING_AWAY = 1001
@@ -131,10 +131,10 @@ class Socket:
 
     async def _command(self, asked: api.SendMessage | api.StopRun | api.Answer) -> None:
         self._access.check("operate")
-        self.gate.check_open()
         answer: msgspec.Struct
         match asked:
             case api.SendMessage():
+                self.gate.check_work()
                 answer = await actions.send(self.gate, asked.session, asked.message, asked.key)
             case api.StopRun():
                 answer = await actions.stop(self.gate, asked.run, asked.by)
@@ -160,7 +160,7 @@ class Socket:
         except BaseException:
             reader.close()
             raise
-        subscription = self._subscriptions[asked.session] = Subscription(self, reader)
+        subscription = self._subscriptions[asked.session] = Subscription(self, reader, asked.id)
         told_ = api.Subscribed(
             session=asked.session, after=asked.after, seq=reader.head, id=asked.id
         )
@@ -171,7 +171,8 @@ class Socket:
         subscription = self._subscriptions.pop(session, None)
         if subscription is not None:
             self.gate.leave_watcher()
-            await subscription.close()
+            for task in subscription.cancel():
+                await asyncio.wait([task])
 
     async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None:
         """A subscription that cannot go on is over, and its peer is told."""
@@ -179,7 +180,7 @@ class Socket:
         if self._subscriptions.get(session) is subscription:
             del self._subscriptions[session]
             self.gate.leave_watcher()
-            await self._refuse(None, refused)
+            await self._refuse(subscription.id, refused)
             await self.say(_encode(api.Unsubscribed(session=session)))
 
     # The end ---------------------------------------------------------------------------------
@@ -192,9 +193,11 @@ class Socket:
             await self._send(close)
 
     async def _leave(self) -> None:
-        for session in list(self._subscriptions):
-            await self._drop(session)
+        dropped, self._subscriptions = self._subscriptions, {}
         tasks = [*self._commands, *([self._ending] if self._ending is not None else [])]
+        for subscription in dropped.values():
+            self.gate.leave_watcher()
+            tasks += subscription.cancel()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -204,7 +207,8 @@ class Socket:
 class Subscription:
     """One session, watched over a socket."""
 
-    def __init__(self, socket: Socket, reader: Reader) -> None:
+    def __init__(self, socket: Socket, reader: Reader, id: str | None) -> None:
+        self.id = id
         self._socket = socket
         self._reader = reader
         self._task: asyncio.Task[None] | None = None
@@ -217,11 +221,13 @@ class Subscription:
     def begin(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def close(self) -> None:
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """It is over; what is left of it, to be waited for."""
         self._reader.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._task is None:
+            return []
+        self._task.cancel()
+        return [self._task]
 
     async def _run(self) -> None:
         with suppress(Gone):
