@@ -167,7 +167,7 @@ def open_database(path: Path, steps: Sequence[Step] = STEPS) -> apsw.Connection:
     and up to date. Raises what `sqlite_faults` names."""
     with contextlib.ExitStack() as undo:
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _make_file(path)
             connection = connect(path)
         except OSError as error:
             told = f"the database {path} cannot be opened: {error.strerror}"
@@ -229,6 +229,18 @@ def look_through(connection: apsw.Connection, path: Path, within_s: float = CHEC
         connection.set_progress_handler(None)
     if found != ["ok"]:
         raise damaged(path, "; ".join(str(line) for line in found))
+
+
+def _make_file(path: Path) -> None:
+    """For this user alone; and its name is on disk before anything in it counts."""
+    is_new = not path.exists()
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    if is_new:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def _make_wal(connection: apsw.Connection) -> None:
