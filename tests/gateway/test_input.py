@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.house import SOON_S, Answer, House, head, play, read_answer, until
+from turnkeeper.gateway import protocols
 from turnkeeper.gateway.protocols import HEAD_BYTES
 
 MESSAGES = "/v1/sessions/a/messages"
@@ -297,6 +298,50 @@ def test_a_head_that_is_too_large_is_refused() -> None:
     async def scene(home: House) -> None:
         told = await home.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2 * HEAD_BYTES)
         check(told, 431, "TK-527")
+
+    play(scene)
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocols, "HEAD_S", 0.1)
+
+    async def scene(home: House) -> None:
+        check(await home.raw(b"GET / HTTP/1.1\r\nHost: local"), 408, "TK-529")
+        reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        async with asyncio.timeout(SOON_S):
+            assert await reader.read() == b""
+        writer.close()
+
+    play(scene)
+
+
+def test_a_second_head_on_a_connection_is_not_waited_for_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocols, "HEAD_S", 0.1)
+
+    async def scene(home: House) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        writer.write(head("GET", "/healthz", {"host": "localhost"}))
+        assert (await read_answer(reader)).status == 200
+        writer.write(b"GET /healthz HTTP/1.1\r\n")
+        check(await read_answer(reader), 408, "TK-529")
+        writer.close()
+
+    play(scene)
+
+
+def test_a_refused_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocols, "LINGER_S", 0.1)
+
+    async def scene(home: House) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        lines = {"host": "localhost", "transfer-encoding": "chunked"}
+        writer.write(head("POST", "/v1/nowhere", lines) + b"1\r\nx\r\n")
+        check(await read_answer(reader), 404, "TK-525")
+        async with asyncio.timeout(SOON_S):
+            assert await reader.read() == b""
+        writer.close()
 
     play(scene)
 

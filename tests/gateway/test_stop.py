@@ -181,6 +181,22 @@ def test_a_place_where_it_cannot_listen_is_named(host: str) -> None:
     play(scene)
 
 
+def test_connections_find_out_by_themselves_that_their_peer_is_gone() -> None:
+    async def scene(home: House) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        server = home.server._uvicorn
+        assert server is not None
+        await until(lambda: bool(server.server_state.connections))
+        (connection,) = server.server_state.connections
+        peer = connection.transport.get_extra_info("socket")
+        assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+        assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 128 * 1024
+        writer.close()
+
+    play(scene)
+
+
 def test_it_listens_on_ipv6_as_well_where_there_is_any() -> None:
     async def scene(home: House) -> None:
         server = Server(Gate(home.system.dispatcher, {}), "::1")

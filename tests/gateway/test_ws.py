@@ -21,6 +21,7 @@ from tests.gateway.house import (
     tell,
     until,
 )
+from turnkeeper.core.errors import UNKNOWN_SESSION, StoreDown, TurnkeeperError
 from turnkeeper.gateway import ws as gateway_ws
 from turnkeeper.runtime import fanout
 
@@ -249,6 +250,66 @@ def test_a_socket_that_goes_leaves_nothing_behind() -> None:
             await command(ws, "subscribe", "1", session="a")
         await until(lambda: (home.gate.watchers, home.gate.sockets) == (0, 0))
         assert home.system.dispatcher.fanout._tails == {}
+
+    play(scene)
+
+
+def test_a_store_that_is_down_for_a_while_costs_a_watcher_nothing_but_time() -> None:
+    async def scene(home: House) -> None:
+        pen = await Pen(home, "a").begin()
+        pen.write(3000)
+        read_lines, down = home.store.read_lines, [3]
+
+        async def unreliable(session: str, after: int, limit: int) -> list[bytes]:
+            if after > 1000 and down[0]:
+                down[0] -= 1
+                raise StoreDown
+            return await read_lines(session, after, limit)
+
+        home.store.read_lines = unreliable  # type: ignore[method-assign]
+        async with home.socket() as ws:
+            await tell(ws, "subscribe", session="a")
+            assert await gather_events(ws, "a", pen.head) == list(range(1, pen.head + 1))
+        assert down == [0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [(TurnkeeperError(UNKNOWN_SESSION, "it is gone"), "TK-502"), (ZeroDivisionError(), "TK-515")],
+)
+def test_a_subscription_that_cannot_go_on_says_so(fault: Exception, code: str) -> None:
+    async def scene(home: House) -> None:
+        pen = await Pen(home, "a").begin()
+        pen.write(2000)
+
+        async def broken(session: str, after: int, limit: int) -> list[bytes]:
+            raise fault
+
+        home.store.read_lines = broken  # type: ignore[method-assign]
+        async with home.socket() as ws:
+            await command(ws, "subscribe", "1", session="a")
+            told = await hear(ws, "error")
+            assert (told["id"], told["problem"]["code"]) == ("1", code)
+            assert (await hear(ws, "unsubscribed"))["session"] == "a"
+            assert home.gate.watchers == 0
+            assert (await command(ws, "ping", "2"))["type"] == "pong"
+
+    play(scene)
+
+
+def test_a_mistake_of_ours_is_an_answer_too() -> None:
+    async def scene(home: House) -> None:
+        async def broken(*args: object) -> None:
+            raise ZeroDivisionError("a secret of the inside")
+
+        home.system.dispatcher.stop = broken  # type: ignore[assignment,method-assign]
+        async with home.socket() as ws:
+            told = await command(ws, "stop", "1", run="r_1")
+            assert told["problem"]["code"] == "TK-515"
+            assert "secret" not in json.dumps(told)
+            assert (await command(ws, "ping", "2"))["type"] == "pong"
 
     play(scene)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ from turnkeeper.core.errors import BUSY, TOO_LARGE, WRONG_MEDIA, InvalidValue
 from turnkeeper.gateway.answers import NotAllowed, Refusal
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -145,14 +147,11 @@ def _shown(value: object) -> str:
 # Query strings -------------------------------------------------------------------------------
 
 
-def decode_query(raw: bytes, shape: type[_T]) -> _T:
+def decode_query(raw: bytes, shape: type[_S]) -> _S:
     """The query in its shape; what is given twice, or is no text, is refused."""
-    lists = {
-        field.encode_name
-        for field in msgspec.structs.fields(shape)  # type: ignore[arg-type]
-        if msgspec.inspect.type_info(field.type).__class__ is msgspec.inspect.ListType
-    }
-    given: dict[str, Any] = {}
+    if not raw:
+        return shape()
+    lists, given = _lists_in(shape), dict[str, Any]()
     try:
         pairs = parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
@@ -170,6 +169,16 @@ def decode_query(raw: bytes, shape: type[_T]) -> _T:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as wrong:
         raise _named(str(wrong), lambda: given) from None
+
+
+@cache
+def _lists_in(shape: type[msgspec.Struct]) -> frozenset[str]:
+    """The names that may be given several times."""
+    fields = msgspec.structs.fields(shape)
+    kinds = {field.encode_name: msgspec.inspect.type_info(field.type) for field in fields}
+    return frozenset(
+        name for name, kind in kinds.items() if isinstance(kind, msgspec.inspect.ListType)
+    )
 
 
 # Headers -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from turnkeeper.core.errors import FORBIDDEN, UNAUTHORIZED, WRONG_HOST, WRONG_ORIGIN
@@ -71,6 +72,7 @@ def bearer(authorization: str | None) -> str | None:
 # Names and origins ---------------------------------------------------------------------------
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether a name or address can only be this machine."""
     address = _address(host)
@@ -88,6 +90,7 @@ def check_host(given: str | None, hosts: Collection[str], *, numeric: bool = Fal
         raise Refusal(WRONG_HOST, f"this server is not {name[:80]!r}", field="Host")
 
 
+@lru_cache(256)
 def host_of(given: str) -> str | None:
     """The name in a Host header, without its port and in small letters; none if it is no name."""
     if not given or any(sign in given for sign in "/?#@\\ \t"):

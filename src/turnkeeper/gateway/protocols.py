@@ -62,11 +62,12 @@ class Http(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
-            self._await_head()
         super().data_received(data)
-        if self._in_head and self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
-            told = f"the head of the request is more than {HEAD_BYTES} bytes"
-            self._hang_up(refusal(Refusal(TOO_LARGE, told, status=431)))
+        if self._in_head and self._head_bytes and not self.transport.is_closing():
+            self._await_head()
+            if self._head_bytes > HEAD_BYTES:
+                told = f"the head of the request is more than {HEAD_BYTES} bytes"
+                self._hang_up(refusal(Refusal(TOO_LARGE, told, status=431)))
 
     def on_headers_complete(self) -> None:
         self._head_is_here()
@@ -74,7 +75,7 @@ class Http(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head, self._in_body = True, False
+        self._in_head, self._in_body, self._head_bytes = True, False, 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
