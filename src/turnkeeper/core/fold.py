@@ -8,7 +8,7 @@ log are the same, at every prefix.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +43,16 @@ def apply(session: Session, event: e.Event) -> None:
     if event.pos and session.process is not None:
         session.process.pos = event.pos
     _APPLY[type(event.data)](session, event, event.data)
+
+
+def apply_words(session: Session, run: Run, events: Sequence[e.Event]) -> None:
+    """`apply` for each of them: words of the active run while it is working."""
+    last = events[-1]
+    session.seq = last.seq
+    if last.pos and session.process is not None:
+        session.process.pos = last.pos
+    run.observed = True
+    run.last = last.kind
 
 
 def _run(session: Session, event: e.Event) -> Run:

@@ -8,7 +8,8 @@ observed in the same look.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -107,6 +108,21 @@ def _progress(step: Step, run: Run, data: e.Fact) -> None:
 
 def _text(step: Step, run: Run, signal: s.Text) -> None:
     _progress(step, run, e.OutputText(signal.text))
+
+
+def say_all(step: Step, run: Run, signals: Sequence[s.Signal], first: int) -> int:
+    """All the words in a row from `first` on, of an agent that is working; how many there are. The
+    same as one after the other, at a third of the cost: this is what there is most of."""
+    said: list[e.Fact] = []
+    for signal in islice(signals, first, None):
+        if type(signal) is not s.Text:
+            break
+        said.append(e.OutputText(signal.text))
+    if step.trace is not None:
+        step.trace(run.phase, s.Text)
+    step.clocks.progress(step.now.mono)
+    step.emit_words(run, said)
+    return len(said)
 
 
 def _thinking(step: Step, run: Run, signal: s.Thinking) -> None:

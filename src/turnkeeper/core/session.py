@@ -31,7 +31,7 @@ from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, chec
 from turnkeeper.core.outcome import Evidence, Kind, decide
 from turnkeeper.core.rest import rest
 from turnkeeper.core.restart import clocks_of, repeat, wind
-from turnkeeper.core.run import begin, expire, note_late, perform
+from turnkeeper.core.run import begin, expire, note_late, perform, say_all
 from turnkeeper.core.state import Message, Run, Session
 from turnkeeper.core.step import Dying, Live, Step, Trace
 from turnkeeper.core.view import view
@@ -125,10 +125,17 @@ class Machine:
         """Take in what was read, up to evidence of an end; what comes after that is given back."""
         for at, group in enumerate(groups):
             step.group = group
+            skip = 0
             for i, signal in enumerate(group.signals):
+                if skip:
+                    skip -= 1
+                    continue
                 run = self._addressee(group, signal)
                 if run is None:
                     self._stray(step, group, signal)
+                    continue
+                if type(signal) is s.Text and run.phase is Phase.WORKING:
+                    skip = say_all(step, run, group.signals, i) - 1
                     continue
                 ending = perform(step, run, signal)
                 if ending is not None:

@@ -6,14 +6,14 @@ the state the moment it is emitted, so what is decided next sees it; effects fol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from turnkeeper.core import events as e
 from turnkeeper.core.commands import Policy, Reply
 from turnkeeper.core.effects import Effect, Write
 from turnkeeper.core.errors import TurnkeeperError
-from turnkeeper.core.fold import apply
+from turnkeeper.core.fold import apply, apply_words
 from turnkeeper.core.limits import Clocks, Due, Moment, Phase
 from turnkeeper.core.outcome import Sample, Seen
 from turnkeeper.core.signals import Group, Signal
@@ -79,6 +79,17 @@ class Step:
         if active is not None and clocks is not None and clocks.phase is not active.phase:
             clocks.enter(active.phase, self.now.mono)
         return event
+
+    def emit_words(self, run: Run, said: Sequence[e.Fact]) -> None:
+        """`emit` for each of them: words of a run that is working, which change no phase."""
+        state, group, at = self.state, self.group, self.now.wall
+        pos = 0
+        if group is not None and state.process is not None and state.process.name == group.process:
+            pos = group.pos
+        begin, name, id = state.seq + 1, state.id, run.id
+        events = [e.Event(n, name, id, at, data, pos) for n, data in enumerate(said, begin)]
+        apply_words(state, run, events)
+        self.events += events
 
     def do(self, effect: Effect) -> None:
         """Once the events are stored."""
