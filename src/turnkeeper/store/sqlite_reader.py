@@ -15,10 +15,11 @@ import apsw
 import msgspec
 
 from turnkeeper.core import records as r
+from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.events import Event, decode
 from turnkeeper.ports import Snapshot
 from turnkeeper.store import sqlite_lists as lists
-from turnkeeper.store.sqlite_faults import StoreDamaged, damaged, fault_of
+from turnkeeper.store.sqlite_faults import damaged, fault_of
 
 Ask: TypeAlias = Callable[["Reader"], Any]
 
@@ -49,7 +50,9 @@ class Reader:
             return ask(self)
         except apsw.Error as error:
             return fault_of(error, self._path, self._connection.system_errno)
-        except (StoreDamaged, ValueError) as error:
+        except msgspec.MsgspecError as error:
+            return damaged(self._path, f"a record: {error}")
+        except (TurnkeeperError, ValueError, TypeError, OverflowError) as error:
             return error
 
     # Logs ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from turnkeeper.store.sqlite_faults import BUSY_S, damaged, fault_of, newer
 APPLICATION_ID = 0x544B5031
 """Marks the file as one of ours."""
 
-CHECK_S = 0.25
+CHECK_S = 0.1
 """So long a database is looked through for damage when it is opened."""
 
 CACHE_KIB = 8192

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.store.kit import Bench, accepted, batch, created, ended, put, seqs
 from tests.helpers.shell import event
 from turnkeeper.core import records as r
-from turnkeeper.core.errors import Fenced
+from turnkeeper.core.errors import Fenced, InvalidValue
 from turnkeeper.ports import EventStore, OutOfOrder
 
 
@@ -91,6 +91,22 @@ def test_a_refused_batch_does_not_touch_those_beside_it(bench: Bench) -> None:
         heads = [await store.head(f"s_{n}") for n in range(6)]
         assert heads == [3, 2, 2, 1, 1, 2]
         assert await store.session_of("r_9") is None
+
+    bench.run(test)
+
+
+def test_a_refused_question_does_not_touch_those_beside_it(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        await put(store, created())
+        answers = await asyncio.gather(
+            store.head("s_1"),
+            store.sessions(r.SessionQuery(before="never")),
+            store.read("s_1", 0, 1),
+            return_exceptions=True,
+        )
+        assert answers[0] == 1
+        assert isinstance(answers[1], InvalidValue)
+        assert answers[2] == [created()]
 
     bench.run(test)
 
