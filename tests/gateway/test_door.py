@@ -120,6 +120,22 @@ def test_no_token_is_ever_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert not any("t-admin" in line for line in shown)
 
 
+def test_nothing_in_an_address_can_look_like_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(home: House) -> None:
+        await home.ask("GET", "/v1/x%0d%0aGET%20/admin%20200")
+
+    with caplog.at_level(logging.INFO, logger="turnkeeper.access"):
+        play(scene)
+    assert [x for x in caplog.records if "\n" in x.getMessage()] == []
+
+
+def test_a_token_is_never_empty() -> None:
+    with pytest.raises(InvalidValue):
+        Gate(None, {}, tokens={" ": "admin"})  # type: ignore[arg-type]
+
+
 def test_a_gate_does_not_show_its_tokens() -> None:
     assert "secret" not in repr(Gate(None, {}, tokens={"secret": "admin"}))  # type: ignore[arg-type]
 

@@ -16,6 +16,7 @@ from tests.gateway.house import (
     Pen,
     command,
     gather_events,
+    head,
     hear,
     play,
     tell,
@@ -222,6 +223,34 @@ def test_a_plain_request_to_the_socket_says_what_is_missing() -> None:
         told = await home.ask("GET", "/v1/ws")
         assert (told.status, told.headers["upgrade"]) == (426, "websocket")
         assert told.json["code"] == "TK-526"
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/ws", {"sec-websocket-version": "13"}),
+        ("/v1/ws", {"sec-websocket-version": "7", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}),
+        ("/v1/w\xff", {}),
+    ],
+)
+def test_a_handshake_that_cannot_be_is_a_problem_too(path: str, headers: dict[str, str]) -> None:
+    async def scene(home: House) -> None:
+        lines = {"host": "localhost", "connection": "upgrade", "upgrade": "websocket", **headers}
+        told = await home.raw(head("GET", path, lines))
+        assert told.headers["content-type"] == "application/problem+json"
+        assert (told.status, told.json["code"]) == (told.json["status"], "TK-501")
+        assert told.status in (400, 426)
+
+    play(scene)
+
+
+def test_a_socket_at_another_address_leads_nowhere() -> None:
+    async def scene(home: House) -> None:
+        with pytest.raises(InvalidStatus) as refused:
+            await home.socket("/v1/wss")
+        assert refused.value.response.status_code == 404
 
     play(scene)
 

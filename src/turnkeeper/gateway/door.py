@@ -71,7 +71,7 @@ class Door:
             told = "this server has shut down before it could answer"
             await _refuse(scope, TurnkeeperError(SHUTTING_DOWN, told), going)
         except Exception as fault:
-            log.exception("%s %s failed", scope.get("method", "WS"), scope["path"])
+            log.exception("%s %s failed", scope.get("method", "WS"), _path(scope))
             await _refuse(scope, mistake(fault), going)
         finally:
             if access_log.isEnabledFor(logging.INFO):
@@ -133,8 +133,14 @@ def _note(scope: Scope, status: int | None, took_s: float) -> None:
     who = scope["client"][0] if scope.get("client") else "-"
     access_log.info(
         "%s %s %s %s %.1f ms",
-        who, scope.get("method", "WS"), scope["path"], status or "-", took_s * 1000,
+        who, scope.get("method", "WS"), _path(scope), status or "-", took_s * 1000,
     )  # fmt: skip
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent, so that nothing in it can look like a line of its own."""
+    raw: bytes = scope.get("raw_path") or b""
+    return raw[:500].decode("ascii", "backslashreplace")
 
 
 def _take_token(scope: Scope) -> str | None:

@@ -13,7 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from turnkeeper.core.errors import BUSY, SHUTTING_DOWN, STORE_DOWN, TurnkeeperError
+from turnkeeper.core.errors import (
+    BUSY,
+    SHUTTING_DOWN,
+    STORE_DOWN,
+    InvalidValue,
+    TurnkeeperError,
+)
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
 
@@ -73,6 +79,8 @@ class Gate:
     """A WebSocket is pinged this often; one that does not answer for as long again is dead."""
 
     def __post_init__(self) -> None:
+        if not all(map(str.strip, self.tokens)):
+            raise InvalidValue("tokens", "", "a token is not empty")
         self.closing = False
         """No new work is taken; what is there can be watched, answered and stopped."""
         self.closed = False

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request, Response
 
 from turnkeeper.core.errors import BUSY, INVALID, TOO_LARGE, TurnkeeperError
 from turnkeeper.gateway.answers import Answer, Refusal, refusal
@@ -68,6 +69,12 @@ class Http(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES:
                 told = f"the head of the request is more than {HEAD_BYTES} bytes"
                 self._hang_up(refusal(Refusal(TOO_LARGE, told, status=431)))
+
+    def handle_websocket_upgrade(self) -> None:
+        if self.url.isascii():
+            super().handle_websocket_upgrade()
+        else:
+            self.send_400_response("")
 
     def on_headers_complete(self) -> None:
         self._head_is_here()
@@ -126,9 +133,31 @@ class Http(HttpToolsProtocol):
 class WebSocket(WebSocketsSansIOProtocol):
     """One connection for a WebSocket."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._shake = self.conn.accept
+        self.conn.accept = self._accept  # type: ignore[method-assign]
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, Together(self.transport, self.loop))
+
+    def _accept(self, request: Request) -> Response:
+        """The handshake; one that cannot be is a problem like every other."""
+        response = self._shake(request)
+        if response.status_code == 101:
+            return response
+        why = bytes(response.body or b"").decode("utf-8", "replace").strip()
+        told = refusal(Refusal(INVALID, why[:200], status=response.status_code))
+        del response.headers["Content-Type"], response.headers["Content-Length"]
+        for name, value in [
+            (b"Content-Type", told.media),
+            (b"Content-Length", b"%d" % len(told.body)),
+            *SECURITY,
+        ]:
+            response.headers[name.decode()] = value.decode()
+        response.body = told.body
+        return response
 
     def keepalive_timeout(self) -> None:
         """The peer did not answer a ping: there is nobody to wait for, least of all to flush."""

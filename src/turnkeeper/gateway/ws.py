@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, assert_never
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.types import Message, Receive, Send
@@ -39,6 +39,8 @@ GOING_AWAY = 1001
 _encoder = msgspec.json.Encoder()
 _incoming: msgspec.json.Decoder[api.Incoming] = msgspec.json.Decoder(api.Incoming)
 
+Command = api.Subscribe | api.Unsubscribe | api.SendMessage | api.StopRun | api.Answer
+
 
 class Socket:
     """One connection. `run` it once; `end` it when the server goes."""
@@ -52,6 +54,7 @@ class Socket:
         self._send = send
         self._subscriptions: dict[str, Subscription] = {}
         self._commands: set[asyncio.Task[None]] = set()
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._room = asyncio.Semaphore(COMMANDS_MAX)
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
@@ -92,32 +95,31 @@ class Socket:
             asked = decode(raw, _incoming)
         except TurnkeeperError as refused:
             return await self._refuse(_id_in(raw), refused)
-        match asked:
-            case api.Subscribe():
-                await self._answered(asked.id, self._subscribe(asked))
-            case api.Unsubscribe():
-                await self._drop(asked.session)
-                await self.say(_encode(api.Unsubscribed(session=asked.session, id=asked.id)))
-            case api.Ping():
-                await self.say(_encode(api.Pong(id=asked.id)))
-            case api.SendMessage() | api.StopRun() | api.Answer():
-                await self._room.acquire()
-                task = self._loop.create_task(self._answered(asked.id, self._command(asked)))
-                self._commands.add(task)
-                task.add_done_callback(self._done)
-            case _:
-                assert_never(asked)
+        if isinstance(asked, api.Ping):
+            return await self.say(_encode(api.Pong(id=asked.id)))
+        await self._room.acquire()
+        task = self._loop.create_task(self._answered(asked))
+        self._commands.add(task)
+        task.add_done_callback(self._done)
         return None
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._commands.discard(task)
         self._room.release()
 
-    async def _answered(self, id: str | None, doing: Awaitable[None]) -> None:
+    async def _answered(self, asked: Command) -> None:
         """Whatever is asked is answered, if there is still somebody to be answered."""
+        id = asked.id
         with suppress(Gone):
             try:
-                await doing
+                match asked:
+                    case api.Subscribe() | api.Unsubscribe():
+                        async with self._line(asked.session):
+                            await self._watch(asked)
+                    case api.SendMessage() | api.StopRun() | api.Answer():
+                        await self._do(asked)
+                    case _:
+                        assert_never(asked)
             except TurnkeeperError as refused:
                 await self._refuse(id, refused)
             except Gone:
@@ -129,7 +131,7 @@ class Socket:
     async def _refuse(self, id: str | None, refused: TurnkeeperError) -> None:
         await self.say(_encode(api.Refused(problem=problem_of(refused), id=id)))
 
-    async def _command(self, asked: api.SendMessage | api.StopRun | api.Answer) -> None:
+    async def _do(self, asked: api.SendMessage | api.StopRun | api.Answer) -> None:
         self._access.check("operate")
         answer: msgspec.Struct
         match asked:
@@ -146,6 +148,19 @@ class Socket:
         await self.say(_encode(api.Reply(id=asked.id, answer=msgspec.Raw(_encode(answer)))))
 
     # Subscriptions ---------------------------------------------------------------------------
+
+    def _line(self, session: str) -> asyncio.Lock:
+        """What is asked of one session's subscription is done in the order in which it came."""
+        lock = self._lines.get(session)
+        if lock is None:
+            lock = self._lines[session] = asyncio.Lock()
+        return lock
+
+    async def _watch(self, asked: api.Subscribe | api.Unsubscribe) -> None:
+        if isinstance(asked, api.Subscribe):
+            return await self._subscribe(asked)
+        await self._drop(asked.session)
+        return await self.say(_encode(api.Unsubscribed(session=asked.session, id=asked.id)))
 
     async def _subscribe(self, asked: api.Subscribe) -> None:
         """Everything after the cursor from now on, instead of what was subscribed to before."""

@@ -136,9 +136,11 @@ class Dispatcher:
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
         """Everything that happens in a session, after the cursor."""
-        if await self._ports.store.head(session) == 0:
+        watcher = await self.fanout.watch(session, after)
+        if watcher.head == 0:
+            watcher.close()
             raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
-        return await self.fanout.watch(session, after)
+        return watcher
 
     async def sessions(self, query: r.SessionQuery) -> r.SessionPage:
         """The newest sessions that fit, a page at a time."""
