@@ -60,7 +60,7 @@ def write_config(settings: Settings) -> Path:
     for name in ("marks", "home", "cwd"):
         (place / name).mkdir()
     env = {marks.VARIABLE: str(place / "marks"), "HOME": str(place / "home")}
-    env |= {"PYTHONPATH": str(REPO)}
+    env |= {"PYTHONPATH": f"{REPO}:{REPO}/src"}
     lines = ["[limits]", *(f"{key} = {value}" for key, value in LIMITS.items())]
     for name in AGENTS:
         lines += [f"[agents.{name}]", f"driver = {json.dumps(name)}"]

@@ -69,8 +69,14 @@ def endings(evidence: Evidence) -> Iterator[str]:
         if len(run.endings) != 1:
             yield f"{run.id}: ended {len(run.endings)} times"
     for message in evidence.stories.messages.values():
-        if not message.runs and not message.taken:
+        if message.runs or message.steered_into is None:
+            continue
+        if not message.taken:
             yield f"{message.token}: neither taken into {message.steered_into} nor run"
+        into = evidence.stories.runs[message.steered_into]
+        complete = into.outcome.get("kind") == "completed"
+        if message.taken and complete and not evidence.marks.get(message.token):
+            yield f"{message.token}: taken into {into.id}, it is said, and no agent saw it"
 
 
 def stops(evidence: Evidence) -> Iterator[str]:

@@ -136,13 +136,14 @@ class ChatLink(TaskLink):
         self._soon(lambda: self._report(s.Ready(self._memory.id)))
 
     def _take(self, frame: int, intent: f.Intent) -> None:
+        if isinstance(intent, f.SteerIn) and not self._is_working:
+            return  # the run is over: it is not taken, and goes back to the queue
         self._report(s.Taken(frame))
         match intent:
             case f.Say():
                 self._say(intent)
             case f.SteerIn():
-                if self._is_working:  # else the run is over, and the core knows better
-                    self._memory.steers.append(intent.text)
+                self._memory.steers.append(intent.text)
             case f.Answer():
                 question = self._questions.pop(intent.ref, None)
                 if question is not None and not question.done():

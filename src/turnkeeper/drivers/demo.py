@@ -84,6 +84,8 @@ class DemoLink:
 
     def write(self, frame: int, intent: f.Intent) -> None:
         known, self._frames = frame <= self._frames, max(frame, self._frames)
+        if isinstance(intent, f.SteerIn) and not known and self._turn is None:
+            return  # the turn is over: it is not taken, and goes back to the queue
         self._report(s.Taken(frame))
         if known or self._going:
             return

@@ -193,11 +193,13 @@ class ProcessLink:
 
     def _remember(self, heard: Sequence[Heard]) -> None:
         """While the known part is read again, only that the agent is ready is worth a word, and
-        that when all of it is read."""
+        that when all of it is read; and what it took, for that is written to it again."""
         for said in heard:
             for signal in said.signals:
                 if isinstance(signal, s.Ready):
                     self._ready = signal
+                elif isinstance(signal, s.Taken):
+                    self._report(signal)
         if self._fed >= self._pos:
             self._rereading = False
             if self._ready is not None:

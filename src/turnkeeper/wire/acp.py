@@ -114,6 +114,8 @@ class AcpCodec(RpcCodec):
 
     def encode(self, frame: int, intent: f.Intent) -> list[Frame]:
         match intent:
+            case f.SteerIn() if self._over:
+                return []
             case f.Say() | f.SteerIn():
                 return [self._prompt(frame, intent)]
             case f.Answer() if self._over or intent.ref in self._settled:
@@ -128,8 +130,6 @@ class AcpCodec(RpcCodec):
 
     def _prompt(self, frame: int, intent: f.Say | f.SteerIn) -> Frame:
         number = id_of(frame)
-        if isinstance(intent, f.SteerIn) and self._over:
-            return Frame(str(frame), b"")
         if number not in self._answered:
             self._prompts.add(number)
         prompt = [{"type": "text", "text": intent.text}]

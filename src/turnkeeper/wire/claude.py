@@ -108,7 +108,7 @@ class ClaudeCodec(LineCodec):
                 self._written.add(frame)
                 return [_user(frame, intent.text)]
             case f.SteerIn():
-                return [self._steer(frame, intent)]
+                return self._steer(frame, intent)
             case f.Answer() if self._over or intent.ref in self._withdrawn:
                 return [Frame(str(frame), b"")]
             case f.Answer():
@@ -122,16 +122,16 @@ class ClaudeCodec(LineCodec):
             case _:
                 assert_never(intent)
 
-    def _steer(self, frame: int, intent: f.SteerIn) -> Frame:
+    def _steer(self, frame: int, intent: f.SteerIn) -> list[Frame]:
         """Into a turn that is over nothing can be said: the message goes back to the queue. But a
         codec that takes up a run reads results before it learns what they had still to wait for."""
         if self._over and not self._taken_up:
-            return Frame(str(frame), b"")
+            return []
         if self._over:
             self._over, self._begun = False, self._in_turn
         self._written.add(frame)
         self._steered = True
-        return _user(frame, intent.text)
+        return [_user(frame, intent.text)]
 
     # Lines ------------------------------------------------------------------------------------
 

@@ -54,8 +54,10 @@ class Codec(Protocol):
         never meant for us is a sign of life and no more."""
 
     def encode(self, frame: int, intent: Intent) -> list[Frame]:
-        """The frames for the core's frame `frame` (the last one's id is `str(frame)`). None, if it
-        can only be written after something that is still to be read: then `owed` has it."""
+        """The frames for the core's frame `frame` (the last one's id is `str(frame)`, unless the
+        agent says itself that it took it). None, if it can only be written after something that is
+        still to be read: then `owed` has it; or if it is a message for a turn that is over: then it
+        is not taken, and goes back to the queue."""
 
     def owed(self) -> list[Frame]:
         """What the protocol itself obliges us to write now (handshake steps, refusals of what we

@@ -142,7 +142,9 @@ class CodexCodec(RpcCodec):
         match intent:
             case f.Say():
                 return [self._start_turn(frame, intent.text)]
-            case f.SteerIn() | f.Answer() if self._over:
+            case f.SteerIn() if self._over:
+                return []
+            case f.Answer() if self._over:
                 return [Frame(str(frame), b"")]
             case f.SteerIn():
                 if id_of(frame) not in self._answered:

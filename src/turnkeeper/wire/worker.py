@@ -23,7 +23,7 @@ LINE_BYTES: Final = 4 << 20
 """The longest line; the worker's own are far shorter (`worker.stdio.VALUE_CHARS`)."""
 
 Speakable = (
-    s.Ready | s.Text | s.Thinking | s.ToolStarted | s.ToolProgress | s.ToolEnded | s.Asked
+    s.Ready | s.Taken | s.Text | s.Thinking | s.ToolStarted | s.ToolProgress | s.ToolEnded | s.Asked
     | s.Withdrawn | s.Heartbeat | s.Finished | s.Failed | s.Aborted | s.Broken
 )  # fmt: skip
 """What a worker may say: of its own turns, nothing of its custody."""
@@ -47,8 +47,11 @@ class SayLine(msgspec.Struct, frozen=True, tag_field="do", tag="say"):
 
 
 class SteerLine(msgspec.Struct, frozen=True, tag_field="do", tag="steer"):
+    """`frame` is what the worker says that it has taken, if the turn was not over before."""
+
     run: str
     text: str
+    frame: int
 
 
 class AnswerLine(msgspec.Struct, frozen=True, tag_field="do", tag="answer"):
@@ -99,7 +102,8 @@ class WorkerCodec:
         return [_joined(list(group)) for _, group in groupby(heard, key=itemgetter(0))]
 
     def encode(self, frame: int, intent: Intent) -> list[Frame]:
-        return [Frame(str(frame), _line(_line_for(intent)))]
+        own = isinstance(intent, SteerIn)
+        return [Frame(f"steer.{frame}" if own else str(frame), _line(_line_for(frame, intent)))]
 
     def owed(self) -> list[Frame]:
         return []
@@ -131,12 +135,12 @@ def _read(item: Item) -> Line:
             assert_never(item)
 
 
-def _line_for(intent: Intent) -> SayLine | SteerLine | AnswerLine | InterruptLine:
+def _line_for(frame: int, intent: Intent) -> SayLine | SteerLine | AnswerLine | InterruptLine:
     match intent:
         case Say():
             return SayLine(intent.run, intent.text)
         case SteerIn():
-            return SteerLine(intent.run, intent.text)
+            return SteerLine(intent.run, intent.text, frame)
         case Answer():
             return AnswerLine(intent.run, intent.ref, intent.allow, intent.note)
         case Interrupt():

@@ -39,12 +39,13 @@ class Call:
             self.stopped = True
             self._tell()
 
-    def steer(self, text: str) -> bool:
-        """Whether the turn could still take it."""
+    def steer(self, text: str, taken: Callable[[], None]) -> bool:
+        """Whether the turn could still take it; then `taken` is called, before it can end."""
         with self.news:
             if self.over:
                 return False
             self._steered.append(text)
+            taken()
             self._tell()
             return True
 

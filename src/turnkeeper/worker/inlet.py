@@ -1,8 +1,8 @@
 """What comes in: read in a thread of its own, so that a blocked function does not stop it.
 
 Decides which turn a frame is for. It must not know how turns are run. Invariant: a frame for a turn
-that is over, or for another turn, touches nothing; this thread never writes and never waits for the
-function.
+that is over, or for another turn, touches nothing; this thread never waits for the function, and
+writes nothing but that a message was taken into a turn.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from turnkeeper.worker.call import Call
+from turnkeeper.worker.stdio import Outlet
 
 EOF_GRACE_S: Final = 5.0
 """Nobody can reach this process any more: the function has this long to come to its end."""
@@ -47,8 +48,9 @@ Deliver = Callable[[Item], None]
 class Inlet:
     """Reads frames and gives each to whom it is for. Turns go to `deliver`, in order."""
 
-    def __init__(self, fd: int, deliver: Deliver) -> None:
+    def __init__(self, fd: int, outlet: Outlet, deliver: Deliver) -> None:
         self._fd = fd
+        self._outlet = outlet
         self._deliver = deliver
         self._calls: dict[str, Call] = {}
         self._session = ""
@@ -120,7 +122,10 @@ class Inlet:
                 self._calls[run] = new
                 self._deliver(new)
             case "steer" if call is not None:
-                call.steer(str(frame["text"]))
+                number = int(frame["frame"])
+                call.steer(
+                    str(frame["text"]), lambda: self._outlet.send(run, "Taken", frame=number)
+                )
             case "answer" if call is not None:
                 call.answer(str(frame["ref"]), frame["allow"] is True)
             case "interrupt" if call is not None:

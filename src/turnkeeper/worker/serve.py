@@ -70,7 +70,7 @@ class Worker:
 
     def _serve_plain(self) -> int:
         items: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        inlet = Inlet(self._inward, items.put)
+        inlet = Inlet(self._inward, self._outlet, items.put)
         inlet.start()
         while True:
             item = items.get()
@@ -113,7 +113,7 @@ class Worker:
             with contextlib.suppress(RuntimeError):  # the loop is closed: we are on our way out
                 loop.call_soon_threadsafe(items.put_nowait, item)
 
-        inlet = Inlet(self._inward, deliver)
+        inlet = Inlet(self._inward, self._outlet, deliver)
         inlet.start()
         while True:
             item = await items.get()

@@ -9,6 +9,7 @@ from turnkeeper.core.signals import (
     Asked,
     Failed,
     Finished,
+    Taken,
     Text,
     Thinking,
     ToolEnded,
@@ -95,6 +96,27 @@ def test_an_async_function_hears_what_is_steered_in() -> None:
         worker.steer("enough")
         assert worker.wait_end() == Finished()
         assert worker.text() == "go[left][right]done"
+
+
+def test_the_worker_says_what_it_took_before_the_turns_last_word() -> None:
+    with WorkerProcess("steered") as worker:
+        worker.start()
+        worker.wait_text("go")
+        worker.steer("enough")
+        worker.wait_end()
+        kinds = [type(signal) for signal in worker.signals()]
+        assert worker.kept(Taken) == Taken(2)
+        assert kinds.index(Taken) < kinds.index(Finished)
+
+
+def test_what_is_steered_into_a_turn_that_is_over_is_not_taken() -> None:
+    with WorkerProcess("plain_says") as worker:
+        worker.start()
+        worker.wait_end()
+        worker.steer("too late")
+        worker.start("another", run="r_2")
+        worker.wait_end("r_2")
+        assert Taken not in map(type, worker.signals())
 
 
 def test_a_plain_function_polls_what_is_steered_in() -> None:

@@ -13,7 +13,7 @@ from tests.process.custody.harness import house, in_loop
 from tests.process.worker.harness import FUNCTIONS
 from turnkeeper import SyncTurn, agent
 from turnkeeper.core.commands import Abilities
-from turnkeeper.core.effects import Interrupt, Say
+from turnkeeper.core.effects import Interrupt, Say, SteerIn
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.signals import (
     Aborted,
@@ -201,3 +201,27 @@ async def test_a_turn_survives_its_server_and_is_heard_once(tmp_path: Path) -> N
             assert again.text() == "", "what was stored is not told again"
             assert again.of(Asked) == []
             assert asked.tool == "wait until steered"
+
+
+@in_loop
+async def test_what_was_taken_before_the_server_was_killed_is_known_to_be_taken_after_it(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path / "c") as first:
+        ear = Ear()
+        link = driver(first, "ignores_steering").open(opening(), ear)
+        await ear.wait(Ready)
+        link.write(1, Say("r_1", "m_1", "first"))
+        await ear.wait(Asked)
+        link.write(2, SteerIn("r_1", "m_2", "second"))
+        await ear.wait_until(lambda: Taken(2) in ear.of(Taken))
+        pos = max(group.pos for group in ear.groups)
+        link.detach()
+        async with house(tmp_path / "c") as second:
+            again = Ear()
+            taken_up = driver(second, "ignores_steering").reattach(opening(), pos, again)
+            taken_up.write(1, Say("r_1", "m_1", "first"))
+            taken_up.write(2, SteerIn("r_1", "m_2", "second"))
+            await again.wait_until(lambda: {1, 2} <= {one.frame for one in again.of(Taken)})
+            taken_up.write(3, Interrupt("r_1"))
+            await again.wait(Aborted)

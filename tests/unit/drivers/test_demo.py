@@ -203,6 +203,16 @@ def test_steering_is_noted_in_the_middle_of_the_answer() -> None:
     assert text.index("word 5") < text.index("“in French”") < text.index("word 20")
 
 
+def test_nothing_is_steered_into_a_turn_that_is_over() -> None:
+    async def scene(bench: Bench) -> None:
+        bench.say("hello")
+        await bench.wait(HORIZON_S)
+        bench.link.write(2, f.SteerIn("r_1", "m_2", "in French"))
+        await bench.wait(5)
+
+    assert s.Taken(2) not in play(scene).signals
+
+
 def test_an_interrupted_turn_is_aborted_and_says_no_more() -> None:
     async def scene(bench: Bench) -> None:
         bench.say("long")

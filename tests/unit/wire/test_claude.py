@@ -147,7 +147,7 @@ def test_nothing_is_steered_into_a_run_that_is_over() -> None:
     claude = talk()
     claude.write(f.Say("r1", "m1", "x"))
     claude.hear(INIT, result("done"))
-    assert claude.write(f.SteerIn("r1", "m2", "y")) == [None]
+    assert claude.write(f.SteerIn("r1", "m2", "y")) == [], "it is not taken, not even as nothing"
 
 
 def test_half_a_line_that_came_between_two_runs_is_whole_in_the_next() -> None:

@@ -95,7 +95,7 @@ def test_a_steering_message_that_is_refused_holds_nothing_up() -> None:
 def test_nothing_is_steered_into_a_run_that_is_over() -> None:
     codex = talk()
     codex.hear(turn("turn/completed", "u1", "completed"))
-    assert codex.write(f.SteerIn("r1", "m2", "y")) == [None]
+    assert codex.write(f.SteerIn("r1", "m2", "y")) == [], "it is not taken, not even as nothing"
 
 
 def test_a_turn_that_is_refused_fails_the_run() -> None:

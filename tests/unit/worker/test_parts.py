@@ -156,14 +156,16 @@ def test_the_first_answer_wins_and_a_late_one_is_no_answer() -> None:
 
 def test_a_turn_is_not_over_while_something_steered_in_waits() -> None:
     call = Call("r_1", "s_1", "")
-    call.steer("more")
+    taken: list[str] = []
+    assert call.steer("more", lambda: taken.append("more"))
     assert (call.close(), call.over) == ("more", False)
     assert (call.close(), call.over) == (None, True)
-    assert not call.steer("too late")
+    assert not call.steer("too late", lambda: taken.append("too late"))
+    assert taken == ["more"]
 
 
 def test_a_stopped_turn_takes_up_nothing_more() -> None:
     call = Call("r_1", "s_1", "")
-    call.steer("more")
+    call.steer("more", lambda: None)
     call.stop()
     assert (call.close(), call.over) == (None, True)
