@@ -38,7 +38,7 @@ async def tell_agents(where: Where, *, as_json: bool) -> None:
     if as_json:
         say_items(items)
     else:
-        note(f"those of the server {found.there.url} ({found.there.how})")
+        note(f"those of the server {found.there.base} ({found.there.how})")
         say(lists.agents(Paper.of(sys.stdout), items))
 
 

@@ -84,7 +84,7 @@ def _installation(where: Where, found: Found) -> Installation:
         data=config.data,
         host=config.server.host,
         port=config.server.port,
-        server=None if found.there is None else found.there.url,
+        server=None if found.there is None else found.there.base,
         holder=None if found.there is not None else _holder(found),
         database=database if found.database_exists else None,
         custody=custody_trouble,

@@ -37,6 +37,11 @@ class Server:
     near: bool = False
     """It is on this machine, and has our data directory."""
 
+    @property
+    def base(self) -> str:
+        """The address without the token that it may carry: for people to see."""
+        return self.url.partition("?")[0].rstrip("/")
+
 
 @dataclass(frozen=True)
 class Found:
@@ -124,7 +129,7 @@ async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
 
         await check_there(there)
         client = await stack.enter_async_context(client_of(there, STAYING))
-        told = f"through the server {there.url} ({there.how})"
+        told = f"through the server {there.base} ({there.how})"
         yield Running(There(client), placed(message, found, there), told)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import shutil
@@ -132,9 +133,7 @@ class _Serving:
         place = Place(config.data)
         more = read_tokens(config, os.environ)
         token = place.make_token()
-        redact = [token, *more]
-        logs.configure(json=config.log.json, level=config.log.level, secrets=redact)
-        stack.callback(logs.release)
+        self._log([token, *more], stack)
         metrics = Metrics(plan.agents, __version__)
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
@@ -149,6 +148,13 @@ class _Serving:
         server.gate.opening = None
         self._begin(served, metrics, stack)
         return served
+
+    def _log(self, secrets: list[str], stack: AsyncExitStack) -> None:
+        """To standard error; to nobody, if there is none."""
+        stream = sys.stderr or Nowhere()
+        log = self._config.log
+        logs.configure(json=log.json, level=log.level, stream=stream, secrets=secrets)
+        stack.callback(logs.release)
 
     def _observers(self, metrics: Metrics, stack: AsyncExitStack) -> list[Observer]:
         if not self._config.log.spans:
@@ -227,6 +233,13 @@ class _Serving:
                 log.warning("%d runs went on for %g s (drain_s) and are left", left, bound_s)
         ends = self._plan.leaving == "end"
         await dispatcher.close(running_too=ends, queued_too=ends)
+
+
+class Nowhere(io.StringIO):
+    """Takes everything, and keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 @dataclass(frozen=True)

@@ -177,15 +177,14 @@ async def explaining(there: Server) -> AsyncIterator[None]:
         theirs = await asyncio.to_thread(version_of, there)
         if theirs in (None, __version__):
             raise
-        told = f"{there.url} is Turnkeeper {theirs}, and this is {__version__}: {refused.what}"
+        told = f"{there.base} is Turnkeeper {theirs}, and this is {__version__}: {refused.what}"
         raise TurnkeeperError(OTHER_VERSION, told) from None
 
 
 def version_of(there: Server) -> str | None:
     """What the server says of itself; none if it does not."""
     headers = {} if there.token is None else {"Authorization": f"Bearer {there.token}"}
-    base = there.url.partition("?")[0].rstrip("/")
-    asked = urllib.request.Request(f"{base}/openapi.json", headers=headers)
+    asked = urllib.request.Request(f"{there.base}/openapi.json", headers=headers)
     try:
         with urllib.request.urlopen(asked, timeout=3) as answer:
             said: Any = json.loads(answer.read(4 << 20))
