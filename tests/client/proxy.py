@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Self
@@ -30,7 +31,7 @@ class Pair:
     def reset(self) -> None:
         """Both ends get an RST."""
         for writer in (self.near, self.far):
-            if writer is not None:
+            if writer is not None and not writer.is_closing():
                 sock: socket.socket = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
@@ -39,7 +40,8 @@ class Pair:
 class Proxy:
     """Stands between client and server on a port of its own."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.target = target
         """The server's port; it may change, as when a server is started anew."""
         self.port = 0
@@ -57,7 +59,8 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        scheme, host = ("https", "localhost") if self._tls else ("http", "127.0.0.1")
+        return f"{scheme}://{host}:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self.listen()
@@ -71,13 +74,17 @@ class Proxy:
     ) -> None:
         self.deaf()
         tasks = list(self._tasks)
+        self.reset()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
 
     async def listen(self) -> None:
         """Take connections (again), on the same port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self.port, ssl=self._tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def deaf(self) -> None:

@@ -96,10 +96,10 @@ class Calls:
             told = from_failure(failure, shown(self.address.http(call.path)))
             raise told.final if isinstance(told, Hitch) else told from None
 
-    async def once(self, call: Call) -> HttpAnswer:
+    async def once(self, call: Call, on_sent: Callable[[], None] | None = None) -> HttpAnswer:
         """One try: an answer of success, a `Hitch`, or the `TurnkeeperError` that stands."""
         try:
-            answer = await self._send(call)
+            answer = await self._send(call, on_sent)
         except HttpFailure as failure:
             told = from_failure(failure, shown(self.address.http(call.path)))
             if isinstance(told, Hitch) and not told.reached:
@@ -121,7 +121,7 @@ class Calls:
             raise foreign(where, f"answered {answer.status} in other words: {wrong}") from None
         return told
 
-    async def _send(self, call: Call) -> HttpAnswer:
+    async def _send(self, call: Call, on_sent: Callable[[], None] | None = None) -> HttpAnswer:
         if self._closed:
             raise ClientClosed
         url = self.address.http(call.path, call.query)
@@ -132,7 +132,7 @@ class Calls:
             headers["Idempotency-Key"] = call.key
         request = HttpRequest(call.method, url, headers, call.body, idempotent=call.harmless)
         try:
-            return await self._http.send(request, limits=self._limits(call))
+            return await self._http.send(request, limits=self._limits(call), on_sent=on_sent)
         except HttpFailure:
             if self._closed:
                 raise ClientClosed from None

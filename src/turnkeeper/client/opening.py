@@ -27,7 +27,7 @@ from turnkeeper.client.calls import AGENT
 from turnkeeper.client.options import Options
 from turnkeeper.client.trouble import Hitch, foreign, from_answer, is_plain_text
 from turnkeeper.core.errors import UNREACHABLE, TurnkeeperError
-from turnkeeper.net.network import HAPPY_EYEBALLS_S
+from turnkeeper.net.network import happy_eyeballs_s
 from turnkeeper.net.proxy import Proxies
 from turnkeeper.net.tcp import TcpOptions, apply
 from turnkeeper.net.types import shown
@@ -65,7 +65,8 @@ class Opener:
     async def open(self) -> ClientConnection:
         """A socket, a `Hitch`, or the `TurnkeeperError` that stands."""
         address, options = self._address, self._options
-        more: dict[str, Any] = {"happy_eyeballs_delay": HAPPY_EYEBALLS_S}
+        host = urlsplit(address.base).hostname or ""
+        more: dict[str, Any] = {"happy_eyeballs_delay": happy_eyeballs_s(host)}
         if address.ws.startswith("wss:"):
             if self._ssl is None:
                 self._ssl = httpcore2.default_ssl_context()

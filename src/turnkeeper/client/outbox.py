@@ -25,6 +25,8 @@ class Entry:
     tries: int = 0
     maybe_taken: bool = False
     """The server may have it: a try of it ended without an answer."""
+    left: bool = False
+    """In the try that is under way, a byte of it may have left."""
     trouble: str = ""
     """What became of the last try."""
     not_before: float = 0.0
@@ -71,7 +73,7 @@ class Outbox:
         for lane in self._lanes.values():
             head = lane[0]
             if not head.sending and head.not_before <= now:
-                head.sending = True
+                head.sending, head.left = True, False
                 head.tries += 1
                 return head
         return None

@@ -55,7 +55,7 @@ class Outgoing:
     @property
     def maybe_taken(self) -> bool:
         """The server may have it, though it has not said so."""
-        return self._entry.maybe_taken or self._entry.sending
+        return self._entry.maybe_taken or (self._entry.sending and self._entry.left)
 
     @property
     def trouble(self) -> str:
@@ -121,6 +121,7 @@ class Sender:
         self._down_until = 0.0
         self._known: dict[Entry, Outgoing] = {}
         self._tries: dict[Entry, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._empty = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -153,6 +154,8 @@ class Sender:
         task = self._tries.pop(entry, None)
         if task is not None:
             task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
         told = f"message {entry.key} for session {entry.session}: {why}"
         told += "; the server may have it" if maybe_taken else "; it was not sent"
         if entry.trouble:
@@ -180,13 +183,13 @@ class Sender:
         """Nothing more is sent. What was left that nobody waits for, and so was told of to none."""
         self._closed = True
         left = self.waiting()
-        tasks = [*self._tries.values(), *([self._task] if self._task else [])]
         for outgoing in left:
             self.withdraw(outgoing, "the client was closed")
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._task is not None:
+            self._task.cancel()
+            self._ending.add(self._task)
+        if self._ending:
+            await asyncio.wait(self._ending)
         return [outgoing for outgoing in left if not outgoing.watched]
 
     # Sending ---------------------------------------------------------------------------------
@@ -211,8 +214,12 @@ class Sender:
     async def _try(self, entry: Entry) -> None:
         path = path_of("sessions", entry.session, "messages")
         call = Call("POST", path, body=entry.body, key=entry.key)
+
+        def left() -> None:
+            entry.left = True
+
         try:
-            answer = await self._calls.once(call)
+            answer = await self._calls.once(call, left)
             accepted: AcceptedOut | Exception = self._calls.read(call, answer, AcceptedOut)
         except Hitch as hitch:
             self._again(entry, hitch)

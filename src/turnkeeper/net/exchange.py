@@ -8,7 +8,7 @@ words for a request that it refuses are not passed on, for they show the header.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -43,6 +43,8 @@ class Exchange:
     limits: HttpLimits
     watch: Watch
     on_wait: OnWait | None
+    on_sent: Callable[[], None] | None = None
+    """Called when a byte of the request may leave; must return at once."""
     sent: bool = False
     """In this try, a byte of the request may have left."""
     maybe_taken: bool = False
@@ -60,6 +62,8 @@ class Exchange:
         match name:
             case "http11.send_request_headers.started":
                 self.sent = True
+                if self.on_sent is not None:
+                    self.on_sent()
                 self.watch.allow("write", self.limits.write_s)
             case "http11.receive_response_headers.started":
                 self.watch.allow("first_byte", self.limits.first_byte_s)

@@ -13,7 +13,7 @@ import logging
 import os
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -153,9 +153,12 @@ class HttpClient:
         *,
         limits: HttpLimits | None = None,
         on_wait: OnWait | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> HttpAnswer:
-        """The whole answer, or `HttpFailure`; a status of 300 and more is a failure too."""
+        """The whole answer, or `HttpFailure`; a status of 300 and more is a failure too. `on_sent`
+        is called when a byte of it may leave: until then it cannot have been taken."""
         exchange = self._begin(request, limits, on_wait)
+        exchange.on_sent = on_sent
         try:
             while True:
                 stream = await self._open(exchange)

@@ -8,6 +8,7 @@ opens has the TCP options before its first byte; closing never waits for the oth
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +20,16 @@ from turnkeeper.net.tcp import Settable, TcpOptions, apply, be_patient
 READ_HIGH_BYTES = 256 * 1024
 WRITE_HIGH_BYTES = 64 * 1024
 HAPPY_EYEBALLS_S = 0.25
+
+
+def happy_eyeballs_s(host: str) -> float | None:
+    """How long one address of a name is tried before the next joins in; an address is alone. (A
+    race that is cancelled as it is won leaves its socket to the collector.)"""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return HAPPY_EYEBALLS_S
+    return None
 
 
 class CertificateRefused(httpcore2.ConnectError):
@@ -232,7 +243,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         try:
             async with asyncio.timeout(timeout):
                 transport, pipe = await loop.create_connection(
-                    _Pipe, host, port, happy_eyeballs_delay=HAPPY_EYEBALLS_S
+                    _Pipe, host, port, happy_eyeballs_delay=happy_eyeballs_s(host)
                 )
         except TimeoutError as error:
             if error.errno is None:
