@@ -108,6 +108,17 @@ def test_the_data_is_the_event_as_the_log_has_it() -> None:
     play(scene)
 
 
+def test_large_events_come_whole_and_in_order() -> None:
+    async def scene(home: House) -> None:
+        pen = await Pen(home, "a").begin()
+        for size in (10, 200_000, 30_000, 1_000_000, 10):
+            pen.write(3, "x" * size)
+        async with stream(home, "/v1/sessions/a/events") as events:
+            assert await events.upto(pen.head) == list(range(1, pen.head + 1))
+
+    play(scene)
+
+
 def test_a_session_that_is_not_there_is_not_streamed() -> None:
     async def scene(home: House) -> None:
         told = await home.ask("GET", "/v1/sessions/nope/events")

@@ -23,7 +23,7 @@ from tests.gateway.house import (
     until,
 )
 from turnkeeper.core.errors import UNKNOWN_SESSION, StoreDown, TurnkeeperError
-from turnkeeper.gateway import ws as gateway_ws
+from turnkeeper.gateway.reader import PART_BYTES
 from turnkeeper.runtime import fanout
 
 
@@ -376,7 +376,7 @@ def test_a_frame_stays_small_where_events_are_large() -> None:
                 sizes.append(len(raw))
                 seen += [event["seq"] for event in json.loads(raw).get("events", [])]
         assert seen == list(range(1, pen.head + 1))
-        assert max(sizes) < gateway_ws.FRAME_BYTES + 1000
+        assert max(sizes) < PART_BYTES + 1000
 
     play(scene)
 

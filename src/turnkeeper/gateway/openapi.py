@@ -36,8 +36,8 @@ Json = dict[str, Any]
 REF = "#/components/schemas/{name}"
 PROBLEM = {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}}
 
-ANYWHERE: Sequence[Code] = (INTERNAL, BUSY, SHUTTING_DOWN, STORE_DOWN, FENCED)
-BEHIND_THE_DOOR: Sequence[Code] = (INVALID, UNAUTHORIZED, FORBIDDEN, WRONG_ORIGIN, WRONG_HOST)
+ANYWHERE: Sequence[Code] = (INVALID, INTERNAL, BUSY, SHUTTING_DOWN, STORE_DOWN, FENCED)
+BEHIND_THE_DOOR: Sequence[Code] = (UNAUTHORIZED, FORBIDDEN, WRONG_ORIGIN, WRONG_HOST)
 WITH_A_BODY: Sequence[Code] = (TOO_LARGE, WRONG_MEDIA)
 
 RETRY = {"Retry-After": "seconds after which to ask again"}
@@ -141,8 +141,7 @@ def _responses(endpoint: Endpoint) -> Json:
     by_status: dict[int, list[Code]] = {}
     for code in _refusals(endpoint):
         by_status.setdefault(code.http, []).append(code)
-    if endpoint.body is not None:
-        by_status[408] = [BUSY]
+    by_status |= {408: [BUSY], 431: [TOO_LARGE]}
     for status, codes in sorted(by_status.items()):
         told_all = "; ".join(f"{code.code} {code.title}" for code in codes)
         found[status] = {"description": told_all, "content": PROBLEM}

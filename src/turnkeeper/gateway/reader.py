@@ -14,6 +14,9 @@ from turnkeeper.core.errors import InvalidValue, StoreDown
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.runtime.fanout import CutOff, Watcher
 
+PART_BYTES = 64 * 1024
+"""What goes out in one piece has no more, unless one event alone does."""
+
 PAUSE_S = 0.2
 PAUSE_MAX_S = 5.0
 
@@ -88,3 +91,18 @@ class Reader:
         if pause_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), pause_s)
+
+
+def parts(lines: list[bytes]) -> list[list[bytes]]:
+    """The lines in parts of a bounded size."""
+    if sum(map(len, lines)) <= PART_BYTES:
+        return [lines]
+    found: list[list[bytes]] = []
+    room = 0
+    for line in lines:
+        if len(line) > room:
+            found.append([])
+            room = PART_BYTES
+        found[-1].append(line)
+        room -= len(line)
+    return found

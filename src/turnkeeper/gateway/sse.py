@@ -11,7 +11,7 @@ import asyncio
 
 from starlette.types import Receive, Send
 
-from turnkeeper.gateway.reader import Reader
+from turnkeeper.gateway.reader import Reader, parts
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -67,15 +67,17 @@ class Stream:
         reader = self._reader
         while lines := await reader.next_lines():
             self._sending = True
-            await _part(send, chunk(lines, reader.cursor))
+            first = reader.cursor - len(lines) + 1
+            for part in parts(lines):
+                await _part(send, chunk(part, first))
+                first += len(part)
             self._sending = False
             if reader.cursor < reader.head:
                 await asyncio.sleep(0)
 
 
-def chunk(lines: list[bytes], last: int) -> bytes:
-    """Events as they are streamed; `last` is the number of the last one."""
-    first = last - len(lines) + 1
+def chunk(lines: list[bytes], first: int) -> bytes:
+    """Events as they are streamed; `first` is the number of the first one."""
     return b"".join([b"id: %d\ndata: %b\n\n" % (first + i, line) for i, line in enumerate(lines)])
 
 

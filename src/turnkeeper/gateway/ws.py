@@ -24,15 +24,15 @@ from turnkeeper.gateway.answers import mistake, problem_of
 from turnkeeper.gateway.asked import Gone, decode
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.gate import Gate
-from turnkeeper.gateway.reader import Reader
+from turnkeeper.gateway.reader import Reader, parts
 
 log = logging.getLogger("turnkeeper.gateway")
 
 COMMANDS_MAX = 64
 """So many commands of one socket may be under way; then it is not read any further."""
 
-FRAME_BYTES = 64 * 1024
-"""A frame of events has no more, unless one event alone does."""
+AT_ONCE = 32
+"""So many messages of one socket are taken in one go; then others have their turn."""
 
 GOING_AWAY = 1001
 
@@ -65,8 +65,12 @@ class Socket:
         with self.gate.guest(self):
             await self._send({"type": "websocket.accept"})
             try:
+                taken = 0
                 while (message := await self._receive())["type"] != "websocket.disconnect":
                     await self._take(message)
+                    taken += 1
+                    if taken % AT_ONCE == 0:
+                        await asyncio.sleep(0)
             except Gone:
                 pass
             finally:
@@ -266,25 +270,10 @@ class Subscription:
                 lines = await reader.next_lines()
                 if not lines:
                     return
-                for part in frames(lines):
+                for part in parts(lines):
                     await say(head + b",".join(part) + b"]}")
             if reader.cursor < reader.head:
                 await asyncio.sleep(0)
-
-
-def frames(lines: list[bytes]) -> list[list[bytes]]:
-    """The lines in parts of a bounded size."""
-    if sum(map(len, lines)) <= FRAME_BYTES:
-        return [lines]
-    parts: list[list[bytes]] = []
-    room = 0
-    for line in lines:
-        if len(line) > room:
-            parts.append([])
-            room = FRAME_BYTES
-        parts[-1].append(line)
-        room -= len(line)
-    return parts
 
 
 def _encode(told: Any) -> bytes:
