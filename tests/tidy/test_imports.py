@@ -6,7 +6,7 @@ from tests.tidy.source import PACKAGE, Import, Module, imports_of, snippet, sour
 
 EVERYTHING = frozenset(
     "core wire ports custody drivers store runtime projections gateway channels client cli tui"
-    " compose facade testing worker __init__ __main__".split()
+    " compose facade events testing worker __init__ __main__".split()
 )
 
 
@@ -34,11 +34,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # runs in a process of its own, in whatever environment people's functions need
     "worker": parts(""),
     # what wires it, and the two that may ask for it
-    "compose": EVERYTHING - parts("compose cli tui facade testing __init__ __main__"),
+    "compose": EVERYTHING - parts("compose cli tui facade events testing __init__ __main__"),
     "facade": parts("compose runtime projections ports core"),
     "cli": parts("compose facade client tui projections ports core __init__"),
     # the top: lazy (see below)
-    "__init__": parts("facade worker ports core"),
+    "__init__": parts("facade events worker ports core"),
+    # the public name of a module of the core
+    "events": parts("core"),
     "__main__": parts("cli"),
     # public help for tests, which nothing else may need
     "testing": EVERYTHING,

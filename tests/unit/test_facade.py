@@ -609,3 +609,21 @@ def test_the_version_is_that_of_the_distribution() -> None:
     from importlib import metadata
 
     assert turnkeeper.__version__ == metadata.version("turnkeeper")
+
+
+def test_the_events_are_a_module_that_can_be_imported_by_its_name() -> None:
+    code = (
+        "import turnkeeper.events\n"
+        "from turnkeeper.events import RunEnded\n"
+        "from turnkeeper import Event, events\n"
+        "assert events is turnkeeper.events and events.Event is Event\n"
+        "assert RunEnded is events.KINDS['run.ended']\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_the_events_module_has_every_fact_and_nothing_that_it_uses_itself() -> None:
+    there = {name for name in dir(events) if not name.startswith("_")}
+    assert there == set(events.__all__)
+    assert {fact.__name__ for fact in events.FACTS} <= there
+    assert {"Event", "decode", "encode"} <= there
