@@ -21,7 +21,8 @@ from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.drivers.demo import DemoAgent
-from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
+from turnkeeper.drivers.detect import KNOWN, detect, spec_of
+from turnkeeper.drivers.detect import Found as Found
 from turnkeeper.drivers.registry import Spec, make_agent
 from turnkeeper.ports import Agent, EventStore
 from turnkeeper.runtime.dispatcher import Dispatcher
