@@ -20,10 +20,11 @@ from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
+from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, detect, spec_of
 from turnkeeper.drivers.detect import Found as Found
-from turnkeeper.drivers.registry import Spec, make_agent
+from turnkeeper.drivers.registry import Spec, make_agent, read_agent
 from turnkeeper.ports import Agent, EventStore
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
@@ -33,6 +34,8 @@ DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
 """How long agents in custody are waited for, where nobody will take them up again."""
 LINGER_S = 2.0
+
+ELSEWHERE = "name a folder of your own (data, or XDG_DATA_HOME in the environment)"
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -83,15 +86,20 @@ async def close_agents(agents: Mapping[str, Agent]) -> None:
 class Custody:
     """The custodian of a Turnkeeper, made when the first agent needs one."""
 
-    def __init__(self, data: Path) -> None:
-        self._root = data / "custody"
+    def __init__(self, data: Path | None) -> None:
+        self._data = data
         self._custodian: Custodian | None = None
+        if data is not None:
+            make_data(data)
 
     def __call__(self) -> Custodian:
         if self._custodian is None:
-            self._root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._custodian = Custodian(self._root, linger_s=LINGER_S)
-            self._custodian.purge()
+            data = make_data(check_data(data_directory()) if self._data is None else self._data)
+            try:
+                self._custodian = Custodian(data / "custody", linger_s=LINGER_S)
+                self._custodian.purge()
+            except OSError as fault:
+                raise _no_data(data, fault) from None
         return self._custodian
 
     async def close(self, store: EventStore) -> None:
@@ -105,10 +113,59 @@ class Custody:
         custodian.close()
 
 
+# Where things are kept ------------------------------------------------------------------------
+
+
 def data_directory() -> Path:
     """Where this user's Turnkeeper keeps what it needs, unless it is told another place."""
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "turnkeeper"
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "turnkeeper"
+
+
+def check_data(given: object) -> Path:
+    """The folder's full path; or `InvalidValue`, if it is none and cannot be made one. Nothing is
+    made yet."""
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidValue("data", given, "give the path of a folder")
+    text = os.fsdecode(given)
+    if not text:
+        raise InvalidValue("data", text, "give the path of a folder; for the one you are in, “.”")
+    try:
+        check_words("data", text)
+        data = Path(text).expanduser().absolute()
+        there = _what_is_there(data)
+    except OSError as fault:
+        raise _no_data(text, fault) from None
+    except RuntimeError as fault:  # no such user, or no home
+        raise InvalidValue("data", text, f"{fault} Give a full path") from None
+    if not there.is_dir():
+        raise InvalidValue("data", text, f"{there} is not a folder; {ELSEWHERE}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidValue("data", text, f"you may not write in {there}; {ELSEWHERE}")
+    return data
+
+
+def _what_is_there(path: Path) -> Path:
+    """The path, or the nearest one above it that exists."""
+    while True:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            path = path.parent
+        else:
+            return path
+
+
+def make_data(data: Path) -> Path:
+    """That folder, made if it is not there."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        raise _no_data(data, fault) from None
+    return data
+
+
+def _no_data(data: str | Path, fault: OSError) -> InvalidValue:
+    return InvalidValue("data", str(data), f"{fault.strerror or fault}; {ELSEWHERE}")
 
 
 # Agents --------------------------------------------------------------------------------------
@@ -137,8 +194,8 @@ async def detected_agents() -> list[Found]:
 
 
 def check_agents(given: object) -> dict[str, Agent | Spec]:
-    """The agents by name, or `InvalidValue` naming the one that is none. One that is given as a
-    table is made, and the rest of its table checked, when everything is wired."""
+    """The agents by name, or `InvalidValue` naming what is wrong. One that is given as a table is
+    made when everything is wired."""
     if not isinstance(given, Mapping) or not given:
         raise InvalidValue("agents", given, "give a table of agents by name, with one at least")
     agents: dict[str, Agent | Spec] = {}
@@ -149,6 +206,8 @@ def check_agents(given: object) -> dict[str, Agent | Spec]:
         if not isinstance(agent, Mapping) and (missing or isinstance(agent, type)):
             told = "give an instance of a driver (turnkeeper.ports.Agent), or a table of settings"
             raise InvalidValue(f"agents.{name}", agent, told)
+        if isinstance(agent, Mapping):
+            read_agent(name, agent)
         agents[name] = agent
     return agents
 
@@ -158,7 +217,7 @@ def in_memory(
 ) -> System:
     """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
     that are programs are in custody under `data`."""
-    store, custody = MemoryStore(), Custody(data or data_directory())
+    store, custody = MemoryStore(), Custody(data)
     base = overlay(Limits(), check_patch(limits), operator=True)
     made: dict[str, Agent] = {}
     policies: dict[str, Policy] = {}

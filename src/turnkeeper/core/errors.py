@@ -279,11 +279,23 @@ class InvalidValue(TurnkeeperError):
     """The caller's fault: names the field, the value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(INVALID, f"{field} = {shown} is not allowed: {allowed}", field=field)
+        told = f"{field} = {_shown(value)} is not allowed: {allowed}"
+        super().__init__(INVALID, told, field=field)
         self.field = field
+        self.value = value
+        self.allowed = allowed
+
+    def under(self, where: str) -> InvalidValue:
+        """The same, with the name that the field has for whoever gave it."""
+        return InvalidValue(f"{where}.{self.field}", self.value, self.allowed)
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # more digits than Python writes out
+        shown = f"(a very long {type(value).__name__})"
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class StoreDown(TurnkeeperError):
