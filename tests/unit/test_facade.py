@@ -471,7 +471,7 @@ def test_it_is_used_inside_its_block() -> None:
         tk = Turnkeeper()
         async with tk:
             pass
-        with pytest.raises(TurnkeeperError, match="TK-512"):
+        with pytest.raises(TurnkeeperError, match=r"TK-512 .* inside the `async with` block\.$"):
             await tk.send(None, "hello")
         with pytest.raises(RuntimeError, match="entered once"):
             await tk.__aenter__()

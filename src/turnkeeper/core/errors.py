@@ -167,7 +167,8 @@ _ending(
     "shutdown",
     "TK-305",
     "the server was shut down and told to stop its runs",
-    "send the message again when the server is back",
+    "send the message again to one that is open: the server when it is back, or in your own process"
+    " inside the `async with` block",
 )
 _ending(
     "lost",
@@ -243,7 +244,14 @@ UNKNOWN_AGENT = _add(
     Code("TK-511", "there is no such agent", "use one of these names", 404, -32004)
 )
 SHUTTING_DOWN = _add(
-    Code("TK-512", "the server is shutting down", "send again when it is back", 503, -32003)
+    Code(
+        "TK-512",
+        "the server is shutting down",
+        "send it to one that is open: to the server when it is back, with the same key; in your own"
+        " process, inside the `async with` block",
+        503,
+        -32003,
+    )
 )
 SESSION_EXISTS = _add(
     Code("TK-513", "there is already such a session", "use it, or another id", 409, -32009)
