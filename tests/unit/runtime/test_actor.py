@@ -10,13 +10,19 @@ import pytest
 from tests.helpers.shell import FakeAgent, Rig, let_pass, settle
 from turnkeeper.core import commands as c
 from turnkeeper.core import signals as s
-from turnkeeper.core.errors import INTERNAL, STORE_DOWN, StoreDown, TurnkeeperError
+from turnkeeper.core.errors import (
+    INTERNAL,
+    SHUTTING_DOWN,
+    STORE_DOWN,
+    StoreDown,
+    TurnkeeperError,
+)
 from turnkeeper.core.events import Event, OutputText
 from turnkeeper.core.limits import Moment
 from turnkeeper.core.session import Machine
 from turnkeeper.core.step import Step
 from turnkeeper.ports import Batch
-from turnkeeper.runtime.actor import OUTAGE_S, PAUSE_AT
+from turnkeeper.runtime.actor import OUTAGE_S, PAUSE_AT, Closed
 from turnkeeper.testing.virtual import run
 
 
@@ -290,6 +296,32 @@ def test_an_actor_that_another_server_has_fenced_off_lets_go_at_once() -> None:
         assert await texts(rig, session) == []
         with pytest.raises(TurnkeeperError):
             await waiting
+
+    run(main())
+
+
+def test_what_was_being_stored_when_an_actor_let_go_is_not_asked_again_by_itself() -> None:
+    """It may be in the log: only whoever asked can know whether asking again does harm."""
+
+    async def main() -> None:
+        rig = Rig(FakeAgent(outlives_server=True))
+        session = await rig.session()
+        actor = rig.dispatcher.actor_if_loaded(session)
+        assert actor is not None
+        rig.store.block()
+        stored = asyncio.ensure_future(rig.dispatcher.send(session, "being stored"))
+        await settle()
+        untaken = asyncio.ensure_future(actor.ask(c.Check()))
+        await settle()
+        await actor.close()
+        await settle()
+        assert stored.done(), "it is refused, and not asked of anybody else"
+        with pytest.raises(TurnkeeperError, match="this may have been stored") as refused:
+            await stored
+        assert refused.value.entry is SHUTTING_DOWN
+        assert not isinstance(refused.value, Closed)
+        with pytest.raises(Closed):
+            await untaken
 
     run(main())
 
