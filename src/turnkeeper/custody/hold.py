@@ -2,14 +2,13 @@
 
 Decides when the spool is read and when an ending may be told. It must not know any agent's
 protocol. Invariant: bytes are delivered once and in order from the position it was given; the exit
-record is what ends it, never a silent socket; no method blocks, and none raises for what the
-agent or its keeper do.
+record is what ends it, never a silent socket; no method blocks, none raises for what the agent or
+its keeper do, and none takes longer because the agent writes more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -18,9 +17,9 @@ from typing import Protocol
 from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import frames, procfs, reaper, record
 from turnkeeper.custody.program import Breakage, Holder, Program, explain_not_started
+from turnkeeper.custody.reader import Reader
 
-READ_BYTES = 64 * 1024
-RECV_BYTES = 64 * 1024
+RECV_BYTES = 16 * 1024
 KEEPER_GRACE_S = 10.0
 """A keeper that has not confirmed a kill by then is killed itself: the nursery ends its tree."""
 TRIES = 3
@@ -53,7 +52,6 @@ class Hold:
         self, house: House, name: str, holder: Holder, pos: int, program: Program | None
     ) -> None:
         self.name = name
-        self.pos = pos
         self._house = house
         self._holder = holder
         self._program = program
@@ -66,7 +64,9 @@ class Hold:
         """What was sent before a keeper said hello: said again if the nursery dies before that."""
         self._tries = 1
         self._writing = False
-        self._spool = -1
+        self._reader = Reader(pos, holder.on_output)
+        self._swept_at: int | None = None
+        """Nothing of the turn is left, which is told once all that it wrote is delivered."""
         self._acked = pos
         self._ack_bytes = (program.caps.backlog_bytes if program is not None else 1 << 20) // 4
         self._paused = False
@@ -79,6 +79,10 @@ class Hold:
         self._kill_timer: asyncio.TimerHandle | None = None
         self._more: asyncio.Handle | None = None
 
+    @property
+    def pos(self) -> int:
+        return self._reader.pos
+
     # What its owner may ask ----------------------------------------------------------------
 
     def write(self, frame_id: str, data: bytes) -> None:
@@ -90,9 +94,9 @@ class Hold:
         self._send(frames.pack(frames.WRITE, frames.join([frame_id.encode(), data])))
 
     def poll(self) -> None:
-        """Deliver what is in the spool now, also while paused."""
-        while self._read_once():
-            pass
+        """Deliver what is in the spool now, also while paused; of a flood, only some."""
+        self._reader.read_now()
+        self._after_reading()
 
     def turn_begins(self, turn: str) -> None:
         """What the agent has started so far belongs to itself, not to the turn. The same turn
@@ -107,9 +111,11 @@ class Hold:
         self._send(frames.pack(frames.SWEEP))
 
     def terminate(self) -> None:
+        self._reader.be_brief()
         self._send(frames.pack(frames.TERMINATE))
 
     def kill(self) -> None:
+        self._reader.be_brief()
         self._send(frames.pack(frames.KILL))
         if self._kill_timer is None and not self._over:
             later = self._house.loop.call_later
@@ -131,9 +137,7 @@ class Hold:
         """Let go of it; it stays in custody, and its holder hears no more."""
         self._over = True
         self._disconnect()
-        if self._spool >= 0:
-            os.close(self._spool)
-        self._spool = -1
+        self._reader.close()
         for timer in (self._timer, self._kill_timer, self._more):
             if timer is not None:
                 timer.cancel()
@@ -227,9 +231,9 @@ class Hold:
         elif kind == frames.SAMPLED:
             self._holder.on_sample(decode_sample(body))
         elif kind == frames.SWEPT:
-            self.poll()
-            if not self._over:
-                self._holder.on_swept()
+            self._swept_at = self._reader.end()
+            self._tell_swept()
+            self._continue()
         elif kind == frames.LIMIT:
             self.poll()
             detail = f"it wrote {frames.as_number(body)} bytes in one turn, which is the cap"
@@ -269,32 +273,30 @@ class Hold:
             return False, None
         try:
             said = record.read(directory)
-            if self._spool < 0 and not self._muted:
-                with contextlib.suppress(FileNotFoundError):  # it died before it had one
-                    self._spool = os.open("out", os.O_RDONLY, dir_fd=directory)
+            if not self._muted:
+                self._reader.open(directory)
         finally:
             os.close(directory)
         return True, said
 
-    def _read_once(self) -> bool:
-        """Deliver the next piece; whether there may be more."""
-        if self._over or self._spool < 0:
-            return False
-        data = os.pread(self._spool, READ_BYTES, self.pos)
-        if not data:
-            return False
-        self.pos += len(data)
-        self._holder.on_output(data, self.pos)
+    def _after_reading(self) -> None:
         if self.pos - self._acked >= self._ack_bytes:
             self._acked = self.pos
             self._send(frames.number(frames.READ, self.pos))
-        return len(data) == READ_BYTES
+        self._tell_swept()
+
+    def _tell_swept(self) -> None:
+        if self._swept_at is not None and self.pos >= self._swept_at and not self._over:
+            self._swept_at = None
+            self._holder.on_swept()
 
     def _continue(self) -> None:
         """Read on, a piece at a time so that others get their turn; then the ending, if any."""
         if self._over or self._paused or self._more is not None:
             return
-        if self._read_once():
+        more = self._reader.read()
+        self._after_reading()
+        if more and not self._over:
             self._more = self._house.loop.call_soon(self._go_on)
         elif self._record is not None and not self._paused:
             self._conclude(self._record)
@@ -338,7 +340,7 @@ class Hold:
         self._gone()
 
     def _conclude(self, said: record.Exit) -> None:
-        self.poll()  # the record is later than every byte
+        """The record is later than every byte, and was there before the last one was read."""
         if said.lost:
             self._broken("internal", f"the disk was full: {said.lost} bytes are lost", False)
         if said.how == record.NOT_STARTED:

@@ -122,6 +122,22 @@ def test_what_is_readable_is_read_before_a_stop_counts() -> None:
     run(main())
 
 
+def test_to_ask_how_a_run_is_doing_reads_nothing() -> None:
+    """Or else whoever asks often would have a flooding agent read before everybody else."""
+
+    async def main() -> None:
+        rig = Rig(FakeAgent(answers=False))
+        session = await rig.session()
+        accepted = await rig.dispatcher.send(session, "hello")
+        await settle()
+        polled = rig.agent.links[0].calls.count("poll")
+        for _ in range(3):
+            await rig.dispatcher.look(accepted.run)
+        assert rig.agent.links[0].calls.count("poll") == polled
+
+    run(main())
+
+
 def test_what_is_readable_is_read_before_a_clock_counts() -> None:
     async def main() -> None:
         rig = Rig(FakeAgent(answers=False))
