@@ -1,9 +1,10 @@
 """The server's hold on one process in custody: its control connection and its spool.
 
 Decides when the spool is read and when an ending may be told. It must not know any agent's
-protocol. Invariant: bytes are delivered once and in order from the position it was given; the exit
-record is what ends it, never a silent socket; no method blocks, none raises for what the agent or
-its keeper do, and none takes longer because the agent writes more.
+protocol. Invariant: bytes are delivered once and in order from the position it was given; what ends
+it is the keeper's last word (the exit record, or the same by its socket where the record cannot be
+read), never a silent socket; no method blocks, none raises for what the agent or its keeper do, and
+none takes longer because the agent writes more.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Protocol
 
 from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import frames, procfs, reaper, record
+from turnkeeper.custody.line import Line
 from turnkeeper.custody.program import Breakage, Holder, Program, explain_not_started
 from turnkeeper.custody.reader import Reader
 
-RECV_BYTES = 16 * 1024
 KEEPER_GRACE_S = 10.0
 """A keeper that has not confirmed a kill by then is killed itself: the nursery ends its tree."""
 TRIES = 3
@@ -35,6 +36,15 @@ class House(Protocol):
 
     def directory_of(self, name: str) -> int:
         """Open it; `FileNotFoundError` if there is none."""
+
+    def keeper_of(self, name: str) -> reaper.Key | None:
+        """Who keeps it, by what lies in its directory."""
+
+    def answered(self, hold: Hold) -> None:
+        """The nursery that was asked for it has heard."""
+
+    def search(self, hold: Hold) -> None:
+        """It has no directory, and its keeper no voice: end what can be found of its tree."""
 
     def tend(self, name: str) -> None:
         """Have the nursery see to a process whose keeper may be dead."""
@@ -55,23 +65,23 @@ class Hold:
         self._house = house
         self._holder = holder
         self._program = program
-        self._sock: socket.socket | None = None
-        self._fd = -1
-        self._inbox = frames.Inbox()
-        self._outbox = bytearray()
+        self._line = Line(house.loop, self._on_frames, self._on_ended)
         self._first = b""
         self._early: bytearray | None = bytearray()
         """What was sent before a keeper said hello: said again if the nursery dies before that."""
         self._tries = 1
-        self._writing = False
         self._reader = Reader(pos, holder.on_output)
         self._swept_at: int | None = None
         """Nothing of the turn is left, which is told once all that it wrote is delivered."""
+        self._mute_at: int | None = None
+        """Its stdout is closed, which is told at that same moment."""
         self._acked = pos
         self._ack_bytes = (program.caps.backlog_bytes if program is not None else 1 << 20) // 4
         self._paused = False
         self._muted = False
+        self._unopened = True
         self._over = False
+        self._word: record.Exit | None = None
         self._record: record.Exit | None = None
         self.keeper: reaper.Key | None = None
         self._looks = 0
@@ -120,7 +130,7 @@ class Hold:
         if self._kill_timer is None and not self._over:
             later = self._house.loop.call_later
             self._kill_timer = later(KEEPER_GRACE_S, self._kill_keeper)
-        if self._sock is None and self._looks:
+        if self.is_looking:
             self._house.tend(self.name)
 
     def sample(self) -> None:
@@ -136,7 +146,7 @@ class Hold:
     def detach(self) -> None:
         """Let go of it; it stays in custody, and its holder hears no more."""
         self._over = True
-        self._disconnect()
+        self._line.hang_up()
         self._reader.close()
         for timer in (self._timer, self._kill_timer, self._more):
             if timer is not None:
@@ -150,11 +160,17 @@ class Hold:
         if self._over:
             sock.close()
             return
-        self._sock, self._fd = sock, sock.fileno()
         self._first = first
-        self._outbox = bytearray(first + (self._early or b""))
-        self._house.loop.add_reader(self._fd, self._on_readable)
-        self._flush()
+        self._line.take_up(sock, first + (self._early or b""))
+
+    def let_go(self) -> None:
+        """The nursery there does not answer; it will not begin what nobody waits for."""
+        self._line.hang_up()
+
+    @property
+    def is_looking(self) -> bool:
+        """Its keeper has no voice any more, and its ending is looked for."""
+        return not self._over and not self._line.is_up and self._looks > 0
 
     def not_reached(self, detail: str) -> None:
         """There is no nursery to be had."""
@@ -163,51 +179,20 @@ class Hold:
             self._gone()
 
     def _send(self, frame: bytes) -> None:
-        if self._over or (self._sock is None and self._looks):
+        if self._over or self.is_looking:
             return
         if self._early is not None:
             self._early += frame
-        if self._sock is not None:
-            self._outbox += frame
-            if not self._writing:
-                self._flush()
+        self._line.send(frame)
 
     def _unsent(self) -> int:
-        return len(self._outbox if self._early is None else self._early)
+        return self._line.unsent if self._early is None else len(self._early)
 
-    def _flush(self) -> None:
-        if self._sock is None:
-            return
-        try:
-            while self._outbox:
-                sent = self._sock.send(memoryview(self._outbox)[: 1 << 20])
-                del self._outbox[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._outbox.clear()  # the reader learns the same, and acts on it
-        wanted = bool(self._outbox)
-        if wanted != self._writing:
-            self._writing = wanted
-            if wanted:
-                self._house.loop.add_writer(self._fd, self._flush)
-            else:
-                self._house.loop.remove_writer(self._fd)
-
-    def _on_readable(self) -> None:
-        assert self._sock is not None
-        try:
-            data = self._sock.recv(RECV_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._disconnect()
-            self._look()
-            return
+    def _on_frames(self, said: list[tuple[int, bytes]]) -> None:
+        if self._early is not None:
+            self._house.answered(self)
         rung = False
-        for kind, body in self._inbox.feed(data):
+        for kind, body in said:
             if kind == frames.BELL:
                 rung = True
             elif not self._over:
@@ -215,13 +200,9 @@ class Hold:
         if rung:
             self._continue()
 
-    def _disconnect(self) -> None:
-        if self._sock is not None:
-            self._house.loop.remove_reader(self._fd)
-            if self._writing:
-                self._house.loop.remove_writer(self._fd)
-            self._sock.close()
-        self._sock, self._fd, self._writing = None, -1, False
+    def _on_ended(self) -> None:
+        self._house.answered(self)  # it is dead, which is an answer too
+        self._look()
 
     def _heard(self, kind: int, body: bytes) -> None:
         if kind == frames.TAKEN:
@@ -240,6 +221,15 @@ class Hold:
             self._broken("output_limit", detail, False)
         elif kind == frames.DEAF:
             self._broken("protocol_error", "it no longer reads its stdin", True)
+        elif kind == frames.MUTE:
+            self._mute_at = self._reader.end()
+            self._tell_swept()
+            self._continue()
+        elif kind == frames.TENDED:
+            pid, start = map(int, body.split())
+            self.keeper = (pid, start)
+        elif kind == frames.UNGUARDED:
+            self._house.tend(self.name)
         elif kind == frames.FENCED:
             self._broken("internal", "another server has taken over its custody", False)
             self.detach()
@@ -247,6 +237,7 @@ class Hold:
             self._broken("spawn_failed", body.decode("utf-8", "replace"), False)
             self._gone()
         elif kind == frames.ENDED:
+            self._word = record.decode(body)
             self._look()
 
     def _hello(self, body: bytes) -> None:
@@ -269,15 +260,17 @@ class Hold:
         """Have its spool open; whether it has a directory, and its exit record if it has one."""
         try:
             directory = self._house.directory_of(self.name)
-        except OSError:
+            try:
+                if not self._muted:
+                    self._reader.open(directory)
+                self._unopened = False
+                return True, record.read(directory)
+            finally:
+                os.close(directory)
+        except (FileNotFoundError, NotADirectoryError):
             return False, None
-        try:
-            said = record.read(directory)
-            if not self._muted:
-                self._reader.open(directory)
-        finally:
-            os.close(directory)
-        return True, said
+        except OSError:  # we have no descriptor left, for one: that says nothing of the process
+            return True, None
 
     def _after_reading(self) -> None:
         if self.pos - self._acked >= self._ack_bytes:
@@ -289,11 +282,17 @@ class Hold:
         if self._swept_at is not None and self.pos >= self._swept_at and not self._over:
             self._swept_at = None
             self._holder.on_swept()
+        if self._mute_at is not None and self.pos >= self._mute_at and not self._over:
+            self._mute_at = None
+            detail = "it closed its standard output and goes on: it can never answer"
+            self._broken("protocol_error", detail, True)
 
     def _continue(self) -> None:
         """Read on, a piece at a time so that others get their turn; then the ending, if any."""
         if self._over or self._paused or self._more is not None:
             return
+        if self._unopened:
+            self._open()
         more = self._reader.read()
         self._after_reading()
         if more and not self._over:
@@ -312,13 +311,14 @@ class Hold:
         self._timer = None
         if self._over or self._record is not None:
             return
-        exists, self._record = self._open()
+        exists, said = self._open()
+        self._record = said or self._word
+        if self._record is not None:
+            self._line.hang_up()
+            self._continue()
+            return
         if not exists:
             self._no_directory()
-            return
-        if self._record is not None:
-            self._disconnect()
-            self._continue()
             return
         if self._looks % 20 == 1:
             self._house.tend(self.name)
@@ -331,12 +331,19 @@ class Hold:
         self._look()
 
     def _no_directory(self) -> None:
-        if self._program is not None and self._tries < TRIES:
+        if self._program is None or self._early is None:
+            self._house.search(self)
+        elif self._tries < TRIES:
             self._tries += 1
             self._house.again(self, self._first)
-            return
-        if self._program is not None:
+        else:
             self._broken("spawn_failed", "its keeper ended before it had begun", True)
+            self._gone()
+
+    def searched(self, found: int, told: str) -> None:
+        """What can be recognised of its tree is ended. If it never was, nothing is to be told."""
+        if found or self.keeper is not None:
+            self._broken("internal", told, True)
         self._gone()
 
     def _conclude(self, said: record.Exit) -> None:
@@ -346,7 +353,7 @@ class Hold:
         if said.how == record.NOT_STARTED:
             detail = explain_not_started(self._program, said.cause, said.code or 0)
             self._broken("spawn_failed", detail, False)
-        elif said.how == record.KEEPER_LOST:
+        elif said.how == record.KEEPER_LOST or said.cause == record.TOLD:
             self._broken("internal", said.detail, True)
         elif not said.cause and not self._over:
             tail = said.tail.decode("utf-8", "replace")
@@ -366,9 +373,9 @@ class Hold:
     def _kill_keeper(self) -> None:
         """It does not even confirm a kill: it is stuck itself."""
         self._kill_timer = None
-        if self._over or self.keeper is None:
+        if self._over:
             return
-        pid, start = self.keeper
+        pid, start = self.keeper or self._house.keeper_of(self.name) or (0, 0)
         keeper = procfs.stat(pid)
         if keeper is not None and keeper.start == start:
             reaper.send(keeper, signal.SIGKILL)
