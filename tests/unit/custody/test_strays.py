@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.process.custody.harness import wait_true_blocking
 from turnkeeper.custody import place, procfs, reaper, record
 from turnkeeper.custody.strays import Strays, recognise
 from turnkeeper.custody.told import Told
@@ -86,6 +87,12 @@ def _running(argv: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[
                     os.kill(one.pid, signal.SIGKILL)
 
 
+def _wait_recognised(tag: str, count: int) -> list[procfs.Stat]:
+    """As many as are expected; one that is in the middle of an exec is not seen at once."""
+    wait_true_blocking(lambda: len(recognise(tag.encode(), set())) >= count)
+    return recognise(tag.encode(), set())
+
+
 LEADER = """
 import os, subprocess, sys
 nameless = subprocess.Popen(["sleep", "60"], env={})
@@ -102,10 +109,9 @@ def test_one_without_environment_is_recognised_by_a_session_that_the_tree_began(
         with _running([sys.executable, "-c", LEADER, what], env) as leader:
             if what == "goes":
                 leader.wait()
-            found = [
-                procfs.read(f"/proc/{one.pid}/environ") for one in recognise(tag.encode(), set())
-            ]
-            assert b"" in found, "the one that has none"
+            found = _wait_recognised(tag, 2)
+            environments = [procfs.read(f"/proc/{one.pid}/environ") for one in found]
+            assert b"" in environments, "the one that has none"
             assert len(found) == 2
             assert recognise(tag[:-1].encode(), set()) == [], "the tag of another"
 
@@ -118,7 +124,7 @@ def test_a_session_that_somebody_else_began_is_not_of_the_tree() -> None:
         "child = subprocess.Popen(['/bin/sleep', '60'], env=env); print(flush=True); child.wait()"
     )
     with _running([sys.executable, "-c", code, tag], {}) as leader:
-        found = recognise(tag.encode(), set())
+        found = _wait_recognised(tag, 1)
         assert [one.session for one in found] == [leader.pid]
         assert leader.pid not in [one.pid for one in found]
 
