@@ -6,10 +6,11 @@ package loads none of its parts: each name below is loaded when it is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` would be half of what a small process of custody costs to start
 if TYPE_CHECKING:
-    from turnkeeper.core import events as events
+    from typing import Any
+
+    from turnkeeper import events as events
     from turnkeeper.core.commands import RunView as RunView
     from turnkeeper.core.commands import StopAnswer as StopAnswer
     from turnkeeper.core.errors import InvalidValue as InvalidValue
@@ -51,7 +52,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "events":
-        return import_module("turnkeeper.core.events")
+        return import_module("turnkeeper.events")
     if name in _FROM:
         return getattr(import_module(_FROM[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

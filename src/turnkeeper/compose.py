@@ -14,16 +14,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LONGEST_S, Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
+from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
-from turnkeeper.drivers.registry import Spec, make_agent
+from turnkeeper.drivers.registry import Spec, make_agent, read_agent
 from turnkeeper.place import Held, Place
 from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.dispatcher import Dispatcher
@@ -39,6 +40,8 @@ ENDING_S = 5.0
 LINGER_S = 2.0
 TIDY_S = 15.0
 """How often idle processes and sessions are looked for."""
+
+ELSEWHERE = "name a folder of your own (data, or XDG_DATA_HOME in the environment)"
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -129,15 +132,20 @@ async def close_agents(agents: Mapping[str, Agent]) -> None:
 class Custody:
     """The custodian of a Turnkeeper, made when the first agent needs one."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, data: Path | None) -> None:
+        self._data = data
         self._custodian: Custodian | None = None
+        if data is not None:
+            make_data(data)
 
     def __call__(self) -> Custodian:
         if self._custodian is None:
-            self._root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._custodian = Custodian(self._root, linger_s=LINGER_S)
-            self._custodian.purge()
+            data = make_data(check_data(data_directory()) if self._data is None else self._data)
+            try:
+                self._custodian = Custodian(data / "custody", linger_s=LINGER_S)
+                self._custodian.purge()
+            except OSError as fault:
+                raise _no_data(data, fault) from None
         return self._custodian
 
     async def close(self, store: EventStore) -> None:
@@ -174,10 +182,59 @@ async def look_at(custody: Path, process: str) -> Tree | None:
     return await asyncio.to_thread(look, custody, process)
 
 
+# Where things are kept ------------------------------------------------------------------------
+
+
 def data_directory() -> Path:
     """Where this user's Turnkeeper keeps what it needs, unless it is told another place."""
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "turnkeeper"
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "turnkeeper"
+
+
+def check_data(given: object) -> Path:
+    """The folder's full path; or `InvalidValue`, if it is none and cannot be made one. Nothing is
+    made yet."""
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidValue("data", given, "give the path of a folder")
+    text = os.fsdecode(given)
+    if not text:
+        raise InvalidValue("data", text, "give the path of a folder; for the one you are in, “.”")
+    try:
+        check_words("data", text)
+        data = Path(text).expanduser().absolute()
+        there = _what_is_there(data)
+    except OSError as fault:
+        raise _no_data(text, fault) from None
+    except RuntimeError as fault:  # no such user, or no home
+        raise InvalidValue("data", text, f"{fault} Give a full path") from None
+    if not there.is_dir():
+        raise InvalidValue("data", text, f"{there} is not a folder; {ELSEWHERE}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidValue("data", text, f"you may not write in {there}; {ELSEWHERE}")
+    return data
+
+
+def _what_is_there(path: Path) -> Path:
+    """The path, or the nearest one above it that exists."""
+    while True:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            path = path.parent
+        else:
+            return path
+
+
+def make_data(data: Path) -> Path:
+    """That folder, made if it is not there."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        raise _no_data(data, fault) from None
+    return data
+
+
+def _no_data(data: str | Path, fault: OSError) -> InvalidValue:
+    return InvalidValue("data", str(data), f"{fault.strerror or fault}; {ELSEWHERE}")
 
 
 # Agents --------------------------------------------------------------------------------------
@@ -212,8 +269,8 @@ async def detected_agents() -> list[Found]:
 
 
 def check_agents(given: object) -> dict[str, Agent | Spec]:
-    """The agents by name, or `InvalidValue` naming the one that is none. One that is given as a
-    table is made, and the rest of its table checked, when everything is wired."""
+    """The agents by name, or `InvalidValue` naming what is wrong. One that is given as a table is
+    made when everything is wired."""
     if not isinstance(given, Mapping) or not given:
         raise InvalidValue("agents", given, "give a table of agents by name, with one at least")
     agents: dict[str, Agent | Spec] = {}
@@ -224,6 +281,9 @@ def check_agents(given: object) -> dict[str, Agent | Spec]:
         if not isinstance(agent, Mapping) and (missing or isinstance(agent, type)):
             told = "give an instance of a driver (turnkeeper.ports.Agent), or a table of settings"
             raise InvalidValue(f"agents.{name}", agent, told)
+        if isinstance(agent, Mapping):
+            read_agent(name, _without_warmth(agent))
+            _seconds(f"agents.{name}.warm_s", agent.get("warm_s", 0.0))
         agents[name] = agent
     return agents
 
@@ -233,7 +293,7 @@ def in_memory(
 ) -> System:
     """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
     that are programs are in custody under `data`."""
-    store, custody = MemoryStore(), Custody((data or data_directory()) / "custody")
+    store, custody = MemoryStore(), Custody(data)
     made, policies = wire_agents(agents, limits, custody)
     ports = Ports(store, SystemClock(), RandomIds(), made, policies)
     return System(Dispatcher(ports), store, made, custody)
@@ -263,7 +323,7 @@ async def durable(
 
     held = place.hold(shared=how.shared, what=how.what)
     try:
-        custody = Custody(place.custody)
+        custody = Custody(place.path)
         made, policies = wire_agents(agents, limits, custody)
         store = await SqliteStore.open(how.database or place.database)
     except BaseException:
@@ -283,9 +343,8 @@ def wire_agents(
     for name, given in agents.items():
         policy = Policy(limits=base)
         if isinstance(given, Mapping):
-            spec = dict(given)
-            warm_s = _seconds(f"agents.{name}.warm_s", spec.pop("warm_s", policy.warm_s))
-            made[name], own = make_agent(name, spec, custody)
+            warm_s = _seconds(f"agents.{name}.warm_s", given.get("warm_s", policy.warm_s))
+            made[name], own = make_agent(name, _without_warmth(given), custody)
             policy = Policy(limits=overlay(base, own, operator=True), warm_s=warm_s)
         else:
             made[name] = given
@@ -295,12 +354,16 @@ def wire_agents(
 
 def check_spec(name: str, spec: Spec) -> InvalidValue | None:
     """What its driver has against an agent's table. Nothing is made or started."""
-    table = {key: value for key, value in spec.items() if key != "warm_s"}
     try:
-        make_agent(name, table, lambda: cast(Custodian, None))
+        read_agent(name, _without_warmth(spec))
     except InvalidValue as wrong:
         return wrong
     return None
+
+
+def _without_warmth(spec: Spec) -> Spec:
+    """What the driver has to know of its table."""
+    return {key: value for key, value in spec.items() if key != "warm_s"}
 
 
 def _seconds(field: str, value: object) -> float:

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, get_args, overload
 
@@ -32,6 +31,8 @@ from turnkeeper.ports import Agent
 from turnkeeper.runtime.fanout import CutOff
 
 PAGE_EVENTS = 512
+LONGEST_WAIT_S = 1e9
+"""Thirty years: a longer wait is cut to that, for no clock knows all numbers."""
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -93,7 +94,7 @@ class Run:
 
     async def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """How it ended; none if it is still running when the time is up."""
-        _check_time("timeout_s", timeout_s)
+        timeout_s = _time("timeout_s", timeout_s)
         if self.outcome is None:
             until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
             try:
@@ -180,7 +181,7 @@ class Turnkeeper:
         given = compose.built_in_agents() if agents is None else agents
         self._agents = compose.check_agents(given)
         self._limits = {} if limits is None else _patch(limits)
-        self._data = None if data is None else Path(data).expanduser()
+        self._data = None if data is None else compose.check_data(data)
         self._how = compose.Durable("leave" if leave_running else "stop", shared)
         self._running: compose.System | None = None
 
@@ -353,8 +354,9 @@ def _cursor(after: object) -> int:
     return after
 
 
-def _check_time(field: str, value: object) -> None:
+def _time(field: str, value: object) -> float | None:
     if value is None:
-        return
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidValue(field, value, "give a number of seconds, or none to wait for the end")
+    return float(min(value, LONGEST_WAIT_S))

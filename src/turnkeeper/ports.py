@@ -75,7 +75,8 @@ class Link(Protocol):
         already had is dropped and reported as taken."""
 
     def poll(self) -> None:
-        """Read what is readable now, and give it to the sink before returning."""
+        """Read what is readable now, and give it to the sink before returning. Of an agent that
+        writes without end, only some: others in this loop wait for it."""
 
     def sweep(self) -> None:
         """End what the turn left behind, not the agent; report `Swept`, or `Gone`."""

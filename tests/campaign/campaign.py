@@ -30,9 +30,10 @@ from tests.campaign.scene import Scene
 from tests.campaign.server import REPO, Fell, Server, living_with, wait_none
 from tests.campaign.watchers import Watchers
 
-LIMITS = {"approval_s": 2.0, "drain_s": 0.5, "term_s": 0.5, "orphan_s": 20.0}
+LIMITS = {"approval_s": 2.0, "drain_s": 0.5, "term_s": 0.5}
 SETTLE_S = 120.0
-LEAVE_S = LIMITS["orphan_s"] + 20.0
+LEAVE_S = 20.0
+"""So long processes may take to go, beside `orphan_s`."""
 AGAIN_MAX = 200
 """So many messages are sent once more when all is over."""
 
@@ -44,7 +45,10 @@ class Settings:
     place: Path
     """An empty folder, with a name that nothing else has: processes are known by it."""
     sessions_each: int = 3
+    """For each agent."""
     senders: int = 4
+    orphan_s: float = 20.0
+    """So long agents wait for the next server: longer than it ever takes to start."""
 
 
 @dataclass
@@ -61,7 +65,8 @@ def write_config(settings: Settings) -> Path:
         (place / name).mkdir()
     env = {marks.VARIABLE: str(place / "marks"), "HOME": str(place / "home")}
     env |= {"PYTHONPATH": f"{REPO}:{REPO}/src"}
-    lines = ["[limits]", *(f"{key} = {value}" for key, value in LIMITS.items())]
+    limits = {**LIMITS, "orphan_s": settings.orphan_s}
+    lines = ["[limits]", *(f"{key} = {value}" for key, value in limits.items())]
     for name in AGENTS:
         lines += [f"[agents.{name}]", f"driver = {json.dumps(name)}"]
         if name == "python":
@@ -148,13 +153,14 @@ class Campaign:
         code = await self.server.stop()
         if code != 0:
             record.faults.append(f"the last server ended with code {code}")
-        left = await wait_none(lambda: living_with(str(place)), LEAVE_S)
+        leave_s = self._settings.orphan_s + LEAVE_S
+        left = await wait_none(lambda: living_with(str(place)), leave_s)
         lines = await look.read_logs(self.server.data / "turnkeeper.db")
         record.keep(place / "record.json")
         look.keep_logs(lines, place / "logs")
         return Evidence(
             record, lines, stories.read(look.parsed(lines)), marks.read_all(place / "marks"),
-            told=runs, exported={x: await look.export(self.server.data, x) for x in lines},
+            told=runs, exported=await look.export_all(self.server.data, lines),
             unfinished=unfinished, left=left,
             complaints=look.complaints(place / "server.log"),
         )  # fmt: skip

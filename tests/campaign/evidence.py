@@ -9,6 +9,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,12 @@ async def list_runs(address: Address) -> list[dict[str, Any]]:
             return found
 
 
-async def export(data: Path, session: str) -> list[bytes]:
-    """What `turnkeeper export` prints of a session."""
+async def export_all(data: Path, sessions: Iterable[str]) -> dict[str, list[bytes]]:
+    """What `turnkeeper export` prints, by session."""
+    return {session: await _export(data, session) for session in sessions}
+
+
+async def _export(data: Path, session: str) -> list[bytes]:
     argv = [sys.executable, "-m", "turnkeeper", "export", session, "--data", str(data)]
     done = await asyncio.to_thread(
         subprocess.run, argv, capture_output=True, timeout=EXPORT_S, check=False

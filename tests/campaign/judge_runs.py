@@ -146,18 +146,20 @@ def _order(log: Sequence[Event], stories: Stories) -> Iterator[str]:
             case "run.started":
                 if running is not None:
                     yield f"{name}: started while {running} was on"
-                running, place = name, waiting.pop(name)
-                overdue = passed[name] >= PASSED_MAX
-                if not overdue and (before := [x for x, y in waiting.items() if y < place]):
+                running = name
+                ranks = {x: (passed[x] < PASSED_MAX, *place) for x, place in waiting.items()}
+                if before := [x for x, rank in ranks.items() if rank < ranks[name]]:
                     yield f"{name}: started before {before}"
+                _, place = waiting.pop(name)
                 for other, (_, seq) in waiting.items():
-                    passed[other] += seq < place[1]
+                    passed[other] += seq < place
             case "run.ended":
                 waiting.pop(name, None)
                 if name == running and data.get("cleanup", "none") == "none":
                     running = None
             case "attempt.ended":
-                if name == running and stories.runs[name].endings[0]["seq"] < event["seq"]:
+                ended = stories.runs[name].endings
+                if name == running and ended and ended[0]["seq"] < event["seq"]:
                     running = None
             case _:
                 pass

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnkeeper.net.proxy import Proxies
-from turnkeeper.net.retry import retry_after_s, wait_before_retry_s
+from turnkeeper.net.retry import is_final, retry_after_s, wait_before_retry_s
 from turnkeeper.net.tcp import TcpOptions, apply
 from turnkeeper.net.types import (
     FailureKind,
@@ -67,6 +67,27 @@ def test_what_may_have_been_taken_is_never_sent_again_unless_idempotent(
     again = HttpRequest("POST", "http://x/", idempotent=True)
     wait_s = wait_before_retry_s(failure, again, HttpLimits(), **args)
     assert wait_s is None or 0 <= wait_s < left_s
+
+
+@pytest.mark.parametrize(
+    ("final", "status", "headers", "body"),
+    [
+        (True, 429, {}, b'{"error": {"type": "insufficient_quota", "code": null}}'),
+        (True, 429, {}, b'{"error": {"type": "x", "code" : "credit_balance_exhausted"}}'),
+        (True, 429, {"x-should-retry": "false"}, b""),
+        (True, 503, {"x-should-retry": "False"}, b""),
+        (False, 429, {"x-should-retry": "true"}, b""),
+        (False, 429, {}, b'{"error": {"type": "rate_limit_exceeded"}}'),
+        (False, 429, {}, b'{"error": {"message": "a \\"code\\": \\"insufficient_quota\\""}}'),
+        (False, 429, {}, b'{"error": {"message": "You exceeded your current quota"}}'),
+        (False, 429, {}, b"\xff"),
+        (False, 400, {}, b'{"error": {"type": "insufficient_quota"}}'),
+    ],
+)
+def test_a_refusal_for_good_is_told_from_one_for_now(
+    final: bool, status: int, headers: dict[str, str], body: bytes
+) -> None:
+    assert is_final(status, headers, body) == final
 
 
 def test_a_server_that_says_zero_for_ever_is_asked_ever_less_often() -> None:

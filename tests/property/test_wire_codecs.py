@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.wire.recordings import NAMES, Player, runs_of
+from tests.unit.wire.recordings import NAMES, Player, joined, runs_of
 from turnkeeper.core import effects as f
 from turnkeeper.core import signals as s
 from turnkeeper.core.signals import AgentSignal
@@ -108,7 +108,7 @@ def hear(codec: Codec, pieces: list[bytes]) -> tuple[list[AgentSignal], list[Fra
             end = heard.end
             signals += heard.signals
         frames += codec.owed()
-    return signals, frames
+    return joined(signals), frames
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -172,7 +172,7 @@ def test_whatever_is_written_is_one_whole_line_and_its_ids_are_unique(
 @given(st.sampled_from(NAMES), marks)
 def test_a_recording_cut_anywhere_is_heard_the_same(name: str, places: list[int]) -> None:
     def told(player: Player) -> list[list[AgentSignal]]:
-        return [run.signals for run in player.play().runs]
+        return [joined(run.signals) for run in player.play().runs]
 
     assert told(Player(name, lambda data: cut(data, places))) == told(Player(name))
 

@@ -20,6 +20,7 @@ from turnkeeper.core import (
     fold,
     limits,
     outcome,
+    records,
     restart,
     run,
     session,
@@ -101,8 +102,7 @@ def a_second_ending_after_a_store_retry(patch: Patch) -> None:
         log.extend(
             msgspec.structs.replace(x, seq=len(log) + 1 + i) for i, x in enumerate(batch.events)
         )
-        for event in batch.events:
-            self._runs.setdefault(event.run or "", batch.session)
+        self._shelf.put(records.changes(batch.events))
         if batch.unfinished:
             self._unfinished[batch.session] = None
         else:

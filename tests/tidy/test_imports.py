@@ -6,7 +6,7 @@ from tests.tidy.source import PACKAGE, Import, Module, imports_of, snippet, sour
 
 EVERYTHING = frozenset(
     "core wire ports net custody drivers store runtime projections gateway channels client cli tui"
-    " compose config place facade testing worker api observe __init__ __main__".split()
+    " compose config place facade events testing worker api observe __init__ __main__".split()
 )
 
 
@@ -39,14 +39,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # runs in a process of its own, in whatever environment people's functions need
     "worker": parts(""),
     # what wires it, and the two that may ask for it
-    "compose": EVERYTHING - parts("compose cli tui client facade testing __init__ __main__"),
+    "compose": EVERYTHING - parts("compose cli tui client facade events testing __init__ __main__"),
     "facade": parts("compose place runtime projections ports core"),
     "cli": parts(
         "compose config place facade client tui store gateway observe projections api ports core"
         " __init__"
     ),
     # the top: lazy (see below)
-    "__init__": parts("facade worker ports core"),
+    "__init__": parts("facade events worker ports core"),
+    # the public name of a module of the core
+    "events": parts("core"),
     "__main__": parts("cli"),
     # public help for tests, which nothing else may need
     "testing": EVERYTHING,

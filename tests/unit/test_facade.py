@@ -1,10 +1,12 @@
 """The library: a Turnkeeper in this process, from a message to its outcome."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -469,7 +471,7 @@ def test_it_is_used_inside_its_block() -> None:
         tk = Turnkeeper()
         async with tk:
             pass
-        with pytest.raises(TurnkeeperError, match="TK-512"):
+        with pytest.raises(TurnkeeperError, match=r"TK-512 .* inside the `async with` block\.$"):
             await tk.send(None, "hello")
         with pytest.raises(RuntimeError, match="entered once"):
             await tk.__aenter__()
@@ -529,12 +531,74 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(
         ("limits", {"limits": 5}),
         ("limits.patience", {"limits": {"patience": 5}}),
         ("limits.idle_s", {"limits": {"idle_s": -5}}),
+        ("limits.idle_s", {"limits": {"idle_s": 10**5000}}),
+        ("agents.x.command", {"agents": {"x": {"driver": "claude", "command": [""]}}}),
+        ("agents.x.command", {"agents": {"x": {"driver": "acp", "command": []}}}),
+        ("agents.x.cwd", {"agents": {"x": {"driver": "codex", "cwd": "a\0b"}}}),
+        ("data", {"data": ""}),
+        ("data", {"data": "a\0b"}),
+        ("data", {"data": 5}),
+        ("data", {"data": "/dev/null"}),
+        ("data", {"data": "/dev/null/below"}),
+        ("data", {"data": "/tmp/" + "n" * 300}),
+        ("data", {"data": "~nobody-of-that-name/data"}),
+        ("data", {"data": "\ud800"}),
     ],
 )
 def test_a_wrong_setting_is_refused_at_once(field: str, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue) as refused:
         Turnkeeper(**given)
     assert refused.value.field == field
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # whoever is root may write anywhere
+    with pytest.raises(InvalidValue, match=f"you may not write in {tmp_path}; name a folder"):
+        Turnkeeper(data=tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("place", ["/proc/none/data", "dangling"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(
+    place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "dangling").symlink_to("/proc/none")
+
+    async def act() -> None:
+        with pytest.raises(InvalidValue, match="TK-501 data = ") as refused:
+            async with Turnkeeper(data=tmp_path / place):
+                pytest.fail("it was entered")
+        assert refused.value.field == "data"
+
+    asyncio.run(act())
+
+
+def test_a_home_that_is_of_no_use_is_told_when_an_agent_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/dev/null")
+
+    async def act() -> None:
+        async with Turnkeeper() as tk:
+            assert (await (await tk.send(None, "hello")).wait()).kind is Kind.COMPLETED
+        with pytest.raises(InvalidValue, match="/dev/null is not a folder"):
+            async with Turnkeeper(agents={"claude": {"driver": "claude"}}):
+                pytest.fail("it was entered")
+
+    asyncio.run(act())
+
+
+def test_the_folder_for_data_is_made_when_it_is_entered_and_not_before(tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b"
+
+    async def act() -> None:
+        tk = Turnkeeper(data=str(place))
+        assert not place.parent.exists()
+        async with tk:
+            assert place.is_dir()
+
+    asyncio.run(act())
 
 
 @pytest.mark.parametrize("after", [-1, True, 1.5, "1"])
@@ -553,6 +617,17 @@ def test_a_wrong_timeout_is_refused(timeout: Any) -> None:
         run = await tk.send("talk", "hello")
         with pytest.raises(InvalidValue, match="timeout_s"):
             await run.wait(timeout)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("timeout", [10**400, 1e308, float("inf")])
+def test_a_wait_may_be_as_long_as_one_likes(timeout: float) -> None:
+    async def scene(tk: Turnkeeper) -> None:
+        run = await tk.send("talk", "hello")
+        outcome = await run.wait(timeout)
+        assert outcome is not None
+        assert outcome.kind is Kind.COMPLETED
 
     play(scene)
 
@@ -609,3 +684,21 @@ def test_the_version_is_that_of_the_distribution() -> None:
     from importlib import metadata
 
     assert turnkeeper.__version__ == metadata.version("turnkeeper")
+
+
+def test_the_events_are_a_module_that_can_be_imported_by_its_name() -> None:
+    code = (
+        "import turnkeeper.events\n"
+        "from turnkeeper.events import RunEnded\n"
+        "from turnkeeper import Event, events\n"
+        "assert events is turnkeeper.events and events.Event is Event\n"
+        "assert RunEnded is events.KINDS['run.ended']\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_the_events_module_has_every_fact_and_nothing_that_it_uses_itself() -> None:
+    there = {name for name in dir(events) if not name.startswith("_")}
+    assert there == set(events.__all__)
+    assert {fact.__name__ for fact in events.FACTS} <= there
+    assert {"Event", "decode", "encode"} <= there

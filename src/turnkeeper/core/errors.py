@@ -167,7 +167,8 @@ _ending(
     "shutdown",
     "TK-305",
     "the server was shut down and told to stop its runs",
-    "send the message again when the server is back",
+    "send the message again to one that is open: the server when it is back, or in your own process"
+    " inside the `async with` block",
 )
 _ending(
     "lost",
@@ -243,7 +244,14 @@ UNKNOWN_AGENT = _add(
     Code("TK-511", "there is no such agent", "use one of these names", 404, -32004)
 )
 SHUTTING_DOWN = _add(
-    Code("TK-512", "the server is shutting down", "send again when it is back", 503, -32003)
+    Code(
+        "TK-512",
+        "the server is shutting down",
+        "send it to one that is open: to the server when it is back, with the same key; in your own"
+        " process, inside the `async with` block",
+        503,
+        -32003,
+    )
 )
 SESSION_EXISTS = _add(
     Code("TK-513", "there is already such a session", "use it, or another id", 409, -32009)
@@ -369,11 +377,23 @@ class InvalidValue(TurnkeeperError):
     """The caller's fault: names the field, the value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(INVALID, f"{field} = {shown} is not allowed: {allowed}", field=field)
+        told = f"{field} = {_shown(value)} is not allowed: {allowed}"
+        super().__init__(INVALID, told, field=field)
         self.field = field
+        self.value = value
+        self.allowed = allowed
+
+    def under(self, where: str) -> InvalidValue:
+        """The same, with the name that the field has for whoever gave it."""
+        return InvalidValue(f"{where}.{self.field}", self.value, self.allowed)
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # more digits than Python writes out
+        shown = f"(a very long {type(value).__name__})"
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class StoreDown(TurnkeeperError):

@@ -15,6 +15,16 @@ import msgspec
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome, Seen
 
+__all__ = [
+    "FACTS", "KINDS", "ApprovalRequested", "ApprovalSettled", "AttemptEnded", "AttemptEscalated",
+    "AttemptFailed", "AttemptReady", "AttemptStarted", "Cause", "ChildEnded", "ChildStarted",
+    "Cleanup", "ContextLostFact", "ConversationFact", "Event", "Fact", "Late", "MessageAccepted",
+    "MessageDelivered", "MessageSteered", "OutputText", "OutputThinking", "Parent", "Priority",
+    "ProcessEnded", "RunEnded", "RunRequeued", "RunStalling", "RunStarted", "RunStopping",
+    "SessionCreated", "Settlement", "ToolEndedFact", "ToolProgressFact", "ToolStartedFact",
+    "UnreadableEvent", "WhenBusy", "decode", "encode",
+]  # fmt: skip
+
 Priority = Literal["person", "agent", "background"]
 WhenBusy = Literal["queue", "steer", "interrupt"]
 Cleanup = Literal["none", "sweep", "term", "kill"]

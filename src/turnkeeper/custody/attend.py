@@ -46,6 +46,12 @@ class Peer:
         except ValueError:
             return None
 
+    def is_there(self) -> bool:
+        """Whether it has not hung up; what it said before that may still lie unread."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLRDHUP)
+        return not poll.poll(0)
+
     def send(self, frame: bytes) -> None:
         self.outbox += frame
         self.flush()

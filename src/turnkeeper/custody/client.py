@@ -1,8 +1,9 @@
 """The server's custodian: starts programs in custody, and takes them up again after a restart.
 
-Decides how keepers are reached, and that a nursery is there. It must not know agents. Invariant:
-everything lies under one directory that belongs to one user; no other directory's processes are
-ever touched. Nothing here blocks the event loop but opening small files.
+Decides how keepers are reached. It must not know agents. Invariant: everything lies under one
+directory that belongs to one user; no other directory's processes are ever touched. Whatever keeps
+a program from being started or reached is reported to its holder, never raised; and nothing here
+blocks the event loop but opening small files.
 """
 
 from __future__ import annotations
@@ -10,33 +11,31 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import secrets
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.custody import frames, nursery, record
+from turnkeeper.custody import frames, place, reaper, record
 from turnkeeper.custody.hold import Hold
 from turnkeeper.custody.launch import Spec
+from turnkeeper.custody.line import Line, connect
+from turnkeeper.custody.nurseries import HANDED_ON, RETRY_S, SOURCE, Nurseries
 from turnkeeper.custody.program import Holder, Program, allowed_environment
+from turnkeeper.custody.strays import Strays
+
+__all__ = ["HANDED_ON", "SOURCE", "Custodian", "Kept", "Unsupported"]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-SOURCE = str(Path(__file__).parents[2])
-RUN_NURSERY = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from turnkeeper.custody.nursery import main; main(*sys.argv[2:])"
-)
-HANDED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-TRIES = 40
-RETRY_S = 0.025
+WORTH_WAITING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 KEPT_S = 3600.0
 """So long the last words of a process that is over are kept, for a server that restarts."""
 
@@ -45,23 +44,26 @@ class Unsupported(Exception):
     """This system cannot keep whole trees of processes."""
 
 
-class Caller(Protocol):
-    """Whoever wants a connection to the nursery."""
-
-    def connected(self, sock: socket.socket, first: bytes) -> None: ...
-
-    def not_reached(self, detail: str) -> None: ...
-
-
 class _Errand:
-    """One frame for the nursery, and no answer."""
+    """One frame for the nursery; that it was heard is all that is waited for."""
+
+    def __init__(self, house: Custodian, name: str) -> None:
+        self._house = house
+        self._name = name
+        self._line = Line(house.loop, lambda said: self._done(), self._done)
 
     def connected(self, sock: socket.socket, first: bytes) -> None:
-        with sock, contextlib.suppress(OSError):
-            sock.send(first)
+        self._line.take_up(sock, first)
+
+    def let_go(self) -> None:
+        self._line.hang_up()
 
     def not_reached(self, detail: str) -> None:
-        """Whoever asked will ask again."""
+        self._house.not_tended(self._name)
+
+    def _done(self) -> None:
+        self._line.hang_up()
+        self._house.answered(self)
 
 
 class Kept(NamedTuple):
@@ -86,47 +88,51 @@ class Custodian:
         self.loop = asyncio.get_running_loop()
         self._root = root.absolute()
         self._cgroup = cgroup
-        self._linger_s = linger_s
         self._holds: set[Hold] = set()
-        self._starting: builtins.list[tuple[Caller, bytes]] | None = None
+        self._errands: set[_Errand] = set()
         self._closed = False
         self._purge_at = 0.0
-        for directory in (self._root, self._root / nursery.PROCESSES):
+        for directory in (self._root, self._root / place.PROCESSES):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._dir = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         self._id, self.epoch = _claim(self._dir)
+        self._nurseries = Nurseries(self.loop, self._root, self._dir, self._id, linger_s)
 
     def spawn(self, name: str, program: Program, holder: Holder) -> Hold:
         """Start `program` under a name that was never used here. All else is reported."""
         _check_name(name)
         if self.loop.time() >= self._purge_at:
             self._purge_at = self.loop.time() + KEPT_S
-            self.purge()
+            with contextlib.suppress(OSError):
+                self.purge()
         hold = self._hold(name, holder, 0, program)
         first = frames.pack(frames.SPAWN, self._spec(name, program).encode())
-        self._via_nursery(hold, first)
+        self._nurseries.ask(hold, first)
         return hold
 
     def attach(self, name: str, pos: int, holder: Holder) -> Hold:
         """Take up the process of that name, reading its stdout from `pos`."""
         _check_name(name)
         hold = self._hold(name, holder, pos, None)
-        self.loop.call_soon(self._reach, hold, 0)
+        self.loop.call_soon(self._reach, hold)
         return hold
 
     def list(self) -> builtins.list[Kept]:
         """Every process that has not been forgotten."""
-        place = self._root / nursery.PROCESSES
-        names = sorted(name for name in os.listdir(place) if not name.startswith("."))
-        return [Kept(name, _is_kept(place / name)) for name in names]
+        try:
+            names = os.listdir(self._path(""))
+        except FileNotFoundError:
+            return []  # somebody removed the directory
+        names = sorted(name for name in names if not name.startswith("."))
+        return [Kept(name, place.is_kept(self._path(name))) for name in names]
 
     def forget(self, name: str) -> bool:
         """Remove what is left of a process that is over; whether it was."""
         _check_name(name)
-        place = self._root / nursery.PROCESSES / name
-        if not (place / record.NAME).exists():
+        path = self._path(name)
+        if not os.path.exists(f"{path}/{record.NAME}"):
             return False
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
         if self._cgroup is not None:
             with contextlib.suppress(OSError):
                 (self._cgroup / f"{self._id}-{name}").rmdir()
@@ -135,15 +141,19 @@ class Custodian:
     def purge(self, older_s: float = KEPT_S) -> None:
         """Forget what was over that long ago: whoever needed its last words has stored them."""
         for kept in self.list():
-            ended = self._root / nursery.PROCESSES / kept.name / record.NAME
-            if not kept.alive and ended.exists() and ended.stat().st_mtime < time.time() - older_s:
-                self.forget(kept.name)
+            with contextlib.suppress(FileNotFoundError):  # it is not over, or somebody was faster
+                ended_at = os.stat(f"{self._path(kept.name)}/{record.NAME}").st_mtime
+                if not kept.alive and ended_at < time.time() - older_s:
+                    self.forget(kept.name)
 
     def close(self) -> None:
         """Let go of everything. What is in custody stays there until `orphan_s` is over."""
         self._closed = True
         for hold in tuple(self._holds):
             hold.detach()
+        for errand in self._errands:
+            errand.let_go()
+        self._nurseries.close()
         if self._dir >= 0:
             os.close(self._dir)
         self._dir = -1
@@ -151,22 +161,73 @@ class Custodian:
     # For holds -----------------------------------------------------------------------------
 
     def directory_of(self, name: str) -> int:
-        place = f"{nursery.PROCESSES}/{name}"
-        return os.open(place, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._dir)
+        path = f"{place.PROCESSES}/{name}"
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._dir)
+
+    def keeper_of(self, name: str) -> reaper.Key | None:
+        claim = place.claim_of(self._path(name))
+        return claim.keeper if claim is not None else None
 
     def tend(self, name: str) -> None:
         """Ask the nursery, a new one if need be, to see to `name`."""
         if not self._closed:
-            self._via_nursery(_Errand(), frames.pack(frames.TEND, name.encode()))
+            errand = _Errand(self, name)
+            self._errands.add(errand)
+            self._nurseries.ask(errand, frames.pack(frames.TEND, name.encode()))
 
     def again(self, hold: Hold, first: bytes) -> None:
-        if not self._closed:
-            self.loop.call_later(RETRY_S, self._via_nursery, hold, first)
+        self.loop.call_later(RETRY_S, self._ask_again, hold, first)
+
+    def answered(self, caller: Hold | _Errand) -> None:
+        self._nurseries.answered(caller)
+        if isinstance(caller, _Errand):
+            self._errands.discard(caller)
+
+    def not_tended(self, name: str) -> None:
+        """No nursery is to be had. Whoever waits for the end of `name` waits for us alone."""
+        for hold in tuple(self._holds):
+            if hold.name == name and hold.is_looking and not place.is_kept(self._path(name)):
+                self.search(hold)
+
+    def search(self, hold: Hold) -> None:
+        """End, from here, what can be recognised of its tree, and tell the hold."""
+        path = self._path(hold.name)
+        if place.is_kept(path):  # it has just begun
+            self.loop.call_later(RETRY_S, self._reach, hold)
+        else:
+            strays = Strays(f"{self._id}:{hold.name}".encode(), path, place.claim_of(path))
+            if not strays.are_seen_to():
+                self._search_on(hold, strays)
 
     def forget_hold(self, hold: Hold) -> None:
+        self._nurseries.forget(hold)
         self._holds.discard(hold)
 
+    def _ask_again(self, hold: Hold, first: bytes) -> None:
+        if hold in self._holds and not self._closed:
+            self._nurseries.ask(hold, first)
+
+    def _search_on(self, hold: Hold, strays: Strays) -> None:
+        if hold not in self._holds or self._closed:
+            return
+        step = self.loop.run_in_executor(None, strays.end)
+        step.add_done_callback(lambda done: self._searched(hold, strays, done))
+
+    def _searched(self, hold: Hold, strays: Strays, done: asyncio.Future[bool]) -> None:
+        failed = done.cancelled() or done.exception() is not None  # no descriptor left, for one
+        if failed or not done.result():
+            self.loop.call_later(RETRY_S, self._search_on, hold, strays)
+            return
+        why = "its keeper is dead, and no nursery is to be had"
+        if not self._closed and not os.path.exists(self._path(hold.name)):
+            why = "its directory is not there any more, and its keeper does not answer"
+        hold.searched(strays.found, f"{why}; {strays.outlook()}")
+
     # Ways to keepers -----------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        """The place of `name`, also if the data directory was moved."""
+        return f"/proc/self/fd/{self._dir}/{place.PROCESSES}/{name}"
 
     def _hold(self, name: str, holder: Holder, pos: int, program: Program | None) -> Hold:
         hold = Hold(self, name, holder, pos, program)
@@ -198,125 +259,30 @@ class Custodian:
             return b""
         return os.fsencode(own)
 
-    def _reach(self, hold: Hold, tries: int) -> None:
+    def _reach(self, hold: Hold) -> None:
         """Connect to a living keeper; if there is none, its hold sees what is left."""
-        if self._closed:
+        if hold not in self._holds or self._closed:
             return
         try:
-            place = self.directory_of(hold.name)
-        except OSError:
-            hold.look()
-            return
-        try:
-            sock = _connect(place, "ctl")
-        except BlockingIOError:
-            self.loop.call_later(RETRY_S, self._reach, hold, tries + 1)
-        except OSError:
-            hold.look()
+            directory = self.directory_of(hold.name)
+            try:
+                sock = connect(directory, "ctl")
+            finally:
+                os.close(directory)
+        except OSError as fault:
+            # Too many stand before its door, or it is not open yet, or we have no descriptor left.
+            if fault.errno in WORTH_WAITING or place.is_kept(self._path(hold.name)):
+                self.loop.call_later(RETRY_S, self._reach, hold)
+            else:
+                hold.look()
         else:
             body = self.epoch.to_bytes(8, "little") + hold.pos.to_bytes(8, "little")
             hold.connected(sock, frames.pack(frames.ATTACH, body))
-        finally:
-            os.close(place)
-
-    def _via_nursery(self, caller: Caller, first: bytes) -> None:
-        """Send `first` to the nursery, on a connection that is then the caller's own."""
-        if self._starting is not None:
-            self._starting.append((caller, first))
-            return
-        try:
-            sock = _connect(self._dir, nursery.SOCKET)
-        except BlockingIOError:
-            self.loop.call_later(RETRY_S, self._via_nursery, caller, first)
-        except OSError:
-            self._starting = [(caller, first)]
-            self._start_nursery(0)
-        else:
-            caller.connected(sock, first)
-
-    def _start_nursery(self, tries: int) -> None:
-        """Start it without waiting: the pipe tells when it is ready, or that there is another."""
-        reading, writing = os.pipe()
-        log = os.open(
-            "nursery.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600, dir_fd=self._dir
-        )
-        env = {key: os.environ[key] for key in HANDED_ON if key in os.environ}
-        arguments = [SOURCE, str(self._root), self._id, str(self._linger_s)]
-        try:
-            starter = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-E", "-c", RUN_NURSERY, *arguments],
-                stdin=subprocess.DEVNULL, stdout=writing, stderr=log, env=env, cwd="/",
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as fault:
-            os.close(reading)
-            self._no_nursery(str(fault))
-            return
-        finally:
-            os.close(writing)
-            os.close(log)
-        self.loop.add_reader(reading, self._nursery_spoke, reading, starter, tries)
-
-    def _nursery_spoke(self, reading: int, starter: subprocess.Popen[bytes], tries: int) -> None:
-        os.read(reading, 64)
-        self.loop.remove_reader(reading)
-        os.close(reading)
-        starter.wait()  # it forked the nursery and is over
-        self._nursery_ready(tries)
-
-    def _nursery_ready(self, tries: int) -> None:
-        if self._closed:
-            return
-        try:
-            _connect(self._dir, nursery.SOCKET).close()
-        except OSError:
-            if tries >= TRIES:
-                self._no_nursery("the nursery does not answer; see nursery.log")
-            else:
-                self.loop.call_later(RETRY_S, self._start_nursery, tries + 1)
-            return
-        waiting, self._starting = self._starting or [], None
-        for caller, first in waiting:
-            self._via_nursery(caller, first)
-
-    def _no_nursery(self, why: str) -> None:
-        waiting, self._starting = self._starting or [], None
-        for caller, _ in waiting:
-            self.loop.call_soon(caller.not_reached, f"custody is not to be had: {why}")
-
-
-def _connect(directory: int, name: str) -> socket.socket:
-    """By way of the open directory: a socket's own path must be short."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.connect(f"/proc/self/fd/{directory}/{name}")
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise InvalidValue("process", name, f"give a name like {NAME.pattern}")
-
-
-def _is_kept(place: Path) -> bool:
-    """It is not over, and a keeper lives there: that holds the lock as long as it does."""
-    if (place / record.NAME).exists():
-        return False
-    try:
-        fd = os.open(place / "lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _claim(directory: int) -> tuple[str, int]:

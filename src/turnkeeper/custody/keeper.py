@@ -3,7 +3,8 @@
 Decides when to read, when to wake the server, and how the tree dies. It must not know any agent's
 protocol, nor what a frame or a line means. Invariant: what the agent wrote is in the spool before
 anybody is told of it; the exit record is written after the last descendant is reaped and the
-last byte is spooled; without a server for `orphan_s` the tree dies.
+last byte is spooled; without a server for `orphan_s` the tree dies, at once if no server can come.
+Whoever ends the tree is named: the agent is not blamed for what others did.
 
 It is one process with one thread and one `poll`; it imports almost nothing.
 """
@@ -15,11 +16,13 @@ import os
 import select
 import time
 
-from turnkeeper.custody import evidence, frames, procfs, reaper, record
+from turnkeeper.custody import frames, linux, procfs, reaper, record
 from turnkeeper.custody.attend import Door
 from turnkeeper.custody.launch import Agent, NotStarted, Spec, launch
 from turnkeeper.custody.linux import sig
 from turnkeeper.custody.spool import Feed, Spool, drain, read_some
+from turnkeeper.custody.told import Told
+from turnkeeper.custody.turn import Turn
 
 RUNNING = "running"
 TERMINATING = "terminating"
@@ -28,10 +31,13 @@ DRAINING = "draining"
 OVER = "over"
 
 KILL_STEP_S, KILL_STEP_MAX_S = 0.02, 0.5
-SWEEP_STEP_S = 0.02
 SWEEP_GRACE_S = 1.0
 DISK_STEP_S = 0.1
 DEAF_GRACE_S = 1.0
+MUTE_GRACE_S = 2.0
+"""An agent that has closed its stdout may be about to exit, and its exit tells more."""
+LOOK_S = 1.0
+"""So often the tree is looked at and noted while there is no nursery above us."""
 FULL_DISK_S = 3.0
 """After a kill, output waits so long for room on a full disk; then the record says what is lost."""
 QUEUED_MAX = 2 * frames.FRAME_MAX
@@ -41,10 +47,11 @@ ERR_KEPT = 1024 * 1024
 class Keeper:
     """One agent's keeper. Its working directory is the process's directory."""
 
-    def __init__(self, spec: Spec, directory: int, door: Door) -> None:
+    def __init__(self, spec: Spec, directory: int, door: Door, nursery: int) -> None:
         self._spec = spec
         self._directory = directory
         self._door = door
+        self._nursery = nursery
         self._agent: Agent | None = None
         record.reserve(directory)
         self._out = Spool("out")
@@ -55,25 +62,23 @@ class Keeper:
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
         self._read = 0
-        self._turn = b""
-        self._turn_at = 0
+        self._turn = Turn(0)
         self._limited = False
-        self._before: set[reaper.Key] = set()
-        self._last: evidence.Look | None = None
         self._kill_at = 0.0
         self._kill_step_s = KILL_STEP_S
-        self._sweep_at: float | None = None
-        self._sweep_asked = False
         self._deaf_at: float | None = None
+        self._mute_at: float | None = None
+        self._mute = False
+        self._look_at: float | None = None
         self._killed_at: float | None = None
         self._alone_at: float | None = None
+        self._told = Told()
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
         sig.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._asked_to_go = False
-        sig.signal(sig.SIGCHLD, lambda *_: None)
-        sig.signal(sig.SIGTERM, self._on_sigterm)
+        self._told.listen()
+        linux.hear_of_parents_death(int(sig.SIGURG))
 
     def run(self, umask: int, more: list[tuple[int, bytes]]) -> None:
         """Start the agent and keep it until it is over. `more` came with the order to start it."""
@@ -85,7 +90,9 @@ class Keeper:
             self._finish()
             return
         self._feed = Feed(self._agent.stdin)
+        self._turn = Turn(self._agent.pid)
         self._tell_all()
+        self._look_up()
         for kind, body in more:
             self._obey(kind, body)
         while self._phase != OVER:
@@ -121,10 +128,11 @@ class Keeper:
             return False
         if self._out.written - self._read >= self._spec.backlog_bytes:
             return True
-        if self._out.written - self._turn_at >= self._spec.output_bytes:
+        of_turn = self._out.written - self._turn.began_at
+        if of_turn >= self._spec.output_bytes:
             if not self._limited:
                 self._limited = True
-                self._door.tell(frames.number(frames.LIMIT, self._out.written - self._turn_at))
+                self._door.tell(frames.number(frames.LIMIT, of_turn))
             return True
         return False
 
@@ -146,7 +154,10 @@ class Keeper:
         self._on_time(time.monotonic())
 
     def _timeout_ms(self) -> int | None:
-        due = [at for at in (self._sweep_at, self._deaf_at, self._alone_at) if at is not None]
+        clocks = (
+            self._turn.sweep_at, self._deaf_at, self._mute_at, self._alone_at, self._look_at,
+        )  # fmt: skip
+        due = [at for at in clocks if at is not None]
         if self._phase in (TERMINATING, KILLING):
             due.append(self._kill_at)
         now = time.monotonic()
@@ -155,16 +166,23 @@ class Keeper:
         return max(0, int((min(due) - now) * 1000) + 1) if due else None
 
     def _on_time(self, now: float) -> None:
-        if self._asked_to_go and self._phase == RUNNING:
+        if self._told.by and self._phase == RUNNING:
             self._terminate()
         self._watch_for_server(now)
         if self._phase in (TERMINATING, KILLING) and now >= self._kill_at:
             self._kill_step(now)
-        if self._sweep_at is not None and now >= self._sweep_at:
-            self._sweep_step(now)
+        sweep_at = self._turn.sweep_at
+        if sweep_at is not None and now >= sweep_at and self._turn.sweep_on(now):
+            self._door.tell(frames.pack(frames.SWEPT))
         if self._deaf_at is not None and now >= self._deaf_at:
             self._deaf_at = None
             self._door.tell(frames.pack(frames.DEAF))
+        if self._mute_at is not None and now >= self._mute_at:
+            self._mute_at, self._mute = None, True
+            self._door.tell(frames.pack(frames.MUTE))
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._turn.look()
         if self._out.pending and self._out.flush():
             self._ring()
         if self._err.pending:
@@ -174,7 +192,14 @@ class Keeper:
 
     def _drain_wake(self) -> None:
         read_some(self._wake)
+        self._look_up()
         self._reap()
+
+    def _look_up(self) -> None:
+        """If no nursery is above us any more, another one must know of us, and what is here."""
+        if self._look_at is None and os.getppid() != self._nursery:
+            self._look_at = time.monotonic()
+            self._door.tell(frames.pack(frames.UNGUARDED))
 
     # The agent's streams -------------------------------------------------------------------
 
@@ -185,6 +210,8 @@ class Keeper:
             self._watched.pop(agent.stdout)
             self._poll.unregister(agent.stdout)
             agent.stdout = -1
+            if self._phase == RUNNING:
+                self._mute_at = time.monotonic() + MUTE_GRACE_S
         elif data:
             self._out.append(data)
             self._ring()
@@ -231,15 +258,15 @@ class Keeper:
         elif kind == frames.TURN:
             self._begin_turn(body)
         elif kind == frames.SWEEP and self._phase == RUNNING:
-            self._sweep_asked = False
-            self._sweep_at = time.monotonic()
-            self._sweep_kill_at = self._sweep_at + min(SWEEP_GRACE_S, self._spec.term_s / 2)
+            self._turn.sweep(min(SWEEP_GRACE_S, self._spec.term_s / 2))
         elif kind == frames.TERMINATE:
+            self._told.asked()
             self._terminate()
         elif kind == frames.KILL:
+            self._told.asked()
             self._kill()
         elif kind == frames.SAMPLE and self._phase == RUNNING:
-            self._sample()
+            self._door.tell(frames.pack(frames.SAMPLED, frames.join(self._turn.sample())))
         elif kind == frames.ECHO:
             self._door.tell(frames.pack(frames.ECHOED))
 
@@ -266,51 +293,43 @@ class Keeper:
         self._limited = False
         if self._feed.fd < 0 and self._phase == RUNNING and self._deaf_at is None:
             self._door.tell(frames.pack(frames.DEAF))
+        if self._mute and self._phase == RUNNING:
+            self._door.tell(frames.pack(frames.MUTE))
+        if self._look_at is not None:
+            self._door.tell(frames.pack(frames.UNGUARDED))
         self._alone_at = None
 
     def _begin_turn(self, turn: bytes) -> None:
-        """What is there now was there before the turn. Said again, it changes nothing."""
-        if turn == self._turn or self._phase != RUNNING:
-            return
-        self._turn, self._turn_at, self._limited = turn, self._out.written, False
-        tree = procfs.descendants(os.getpid())
-        self._before = {reaper.key(one) for one in tree}
-        self._last = self._look(tree)
-
-    # Evidence ------------------------------------------------------------------------------
-
-    def _look(self, tree: list[procfs.Stat]) -> evidence.Look:
-        assert self._agent is not None
-        return evidence.Look(self._agent.pid, tree, self._before)
-
-    def _sample(self) -> None:
-        assert self._agent is not None
-        look = self._look(procfs.descendants(os.getpid()))
-        busy = self._last is not None and look.busy_since(self._last)
-        self._last = look
-        said = evidence.describe(self._agent.pid, look, busy)
-        self._door.tell(frames.pack(frames.SAMPLED, frames.join(said)))
+        if self._phase == RUNNING and self._turn.begin(turn, self._out.written):
+            self._limited = False
 
     # Death ---------------------------------------------------------------------------------
 
-    def _on_sigterm(self, *_: object) -> None:
-        self._asked_to_go = True
+    def _is_lasting(self) -> bool:
+        """Whether a server could find us: not when our directory was removed."""
+        return os.fstat(self._directory).st_nlink > 0
 
     def _watch_for_server(self, now: float) -> None:
-        if self._door.attended or not self._spec.orphan_s:
+        if self._door.attended or (not self._spec.orphan_s and self._is_lasting()):
             self._alone_at = None
         elif self._alone_at is None:
             jitter = int.from_bytes(os.urandom(2), "little") / 65536
-            self._alone_at = now + self._spec.orphan_s * (0.9 + 0.1 * jitter)
+            orphan_s = self._spec.orphan_s if self._is_lasting() else 0.0
+            self._alone_at = now + orphan_s * (0.9 + 0.1 * jitter)
         elif now >= self._alone_at and self._phase in (RUNNING, TERMINATING):
-            self._exit.cause = "orphaned"
+            self._exit.cause = record.ORPHANED
             self._exit.detail = f"no server for {self._spec.orphan_s:g} s (orphan_s)"
             self._kill()
+
+    def _leave_running(self, phase: str) -> None:
+        """Nothing is heard of, swept or judged any more: it ends."""
+        self._phase, self._deaf_at, self._mute_at = phase, None, None
+        self._turn.sweep_at = None
 
     def _terminate(self) -> None:
         if self._phase != RUNNING:
             return
-        self._phase, self._sweep_at, self._deaf_at = TERMINATING, None, None
+        self._leave_running(TERMINATING)
         self._kill_at = time.monotonic() + self._spec.term_s
         reaper.ask(procfs.descendants(os.getpid()))
         self._reap()
@@ -322,8 +341,7 @@ class Keeper:
             self._end_all()
 
     def _end_all(self) -> None:
-        self._phase, self._kill_at = KILLING, 0.0
-        self._sweep_at = self._deaf_at = None
+        self._leave_running(KILLING)
         self._kill_step(time.monotonic())
 
     def _kill_step(self, now: float) -> None:
@@ -348,29 +366,10 @@ class Keeper:
         else:
             self._exit.code = os.WEXITSTATUS(status)
         self._feed.close()
-        self._deaf_at = None
+        self._told.exited()
         if self._phase in (RUNNING, TERMINATING):
-            self._phase, self._kill_at, self._sweep_at = KILLING, 0.0, None
-
-    def _sweep_step(self, now: float) -> None:
-        """End what the turn started; the agent, and what was there before, go on."""
-        left = [one for one in self._of_turn() if one.alive]
-        if not left:
-            self._sweep_at = None
-            self._door.tell(frames.pack(frames.SWEPT))
-            return
-        if not self._sweep_asked:
-            self._sweep_asked = True
-            reaper.ask(left)
-        elif now >= self._sweep_kill_at:
-            reaper.end(self._of_turn)
-        self._sweep_at = time.monotonic() + SWEEP_STEP_S
-
-    def _of_turn(self) -> list[procfs.Stat]:
-        assert self._agent is not None
-        agent, before = self._agent.pid, self._before
-        tree = procfs.descendants(os.getpid())
-        return [one for one in tree if one.pid != agent and reaper.key(one) not in before]
+            self._leave_running(KILLING)
+            self._kill_at = 0.0
 
     def _drain(self, now: float) -> None:
         """All are dead: what they left in the pipes goes into the spool, then the last word."""
@@ -386,6 +385,7 @@ class Keeper:
 
     def _finish(self) -> None:
         self._exit.tail = self._err.tail
+        self._told.blame(self._exit)
         try:
             record.write(self._directory, self._exit)
         except OSError as fault:
@@ -394,5 +394,5 @@ class Keeper:
         self._phase = OVER
         if self._spec.cgroup:
             reaper.remove_cgroup(self._spec.cgroup)
-        self._door.tell(frames.pack(frames.ENDED))
+        self._door.tell(frames.pack(frames.ENDED, self._exit.encode()))
         self._door.close()

@@ -81,25 +81,34 @@ class Agent:
 
 def launch(spec: Spec, umask: int) -> Agent:
     """Start it, and return when its own program runs."""
-    stdin, out, err, fault = os.pipe(), os.pipe(), os.pipe(), os.pipe()
-    keeper = os.getpid()
+    stdin, out, err = os.pipe(), os.pipe(), os.pipe()
+    theirs = (stdin[0], out[1], err[1])
+    pid = start(spec, theirs, umask)
+    for fd in theirs:
+        os.close(fd)
+    for fd in (stdin[1], out[0], err[0]):
+        os.set_blocking(fd, False)
+    return Agent(pid, stdin[1], out[0], err[0])
+
+
+def start(spec: Spec, stdio: tuple[int, int, int], umask: int) -> int:
+    """Start it with these as its stdin, stdout and stderr; its pid, when its own program runs."""
+    said, fault = os.pipe()
+    own = os.getpid()
     try:
         pid = os.fork()
     except OSError as error:
         raise NotStarted("fork", error.errno or 0) from error
     if pid == 0:
-        _become(spec, (stdin[0], out[1], err[1]), fault[1], keeper, umask)
-    for fd in (stdin[0], out[1], err[1], fault[1]):
-        os.close(fd)
-    said = os.read(fault[0], 64)
-    os.close(fault[0])
-    if said:
+        _become(spec, stdio, fault, own, umask)
+    os.close(fault)
+    words = os.read(said, 64)
+    os.close(said)
+    if words:
         os.waitpid(pid, 0)
-        stage, _, number = said.decode().partition(" ")
+        stage, _, number = words.decode().partition(" ")
         raise NotStarted(stage, int(number or 0))
-    for fd in (stdin[1], out[0], err[0]):
-        os.set_blocking(fd, False)
-    return Agent(pid, stdin[1], out[0], err[0])
+    return pid
 
 
 def _become(

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 else:
     import _signal as sig  # without the enums of `signal`, which cost more than all of this
 
-__all__ = ["become_subreaper", "die_with_parent", "name_process", "punch", "sig"]
+__all__ = [
+    "become_subreaper", "die_with_parent", "hear_of_parents_death", "name_process", "punch", "sig",
+    "signal_name",
+]  # fmt: skip
 
 SUPPORTED = sys.platform == "linux"
 
@@ -40,13 +43,24 @@ def become_subreaper() -> bool:
 def die_with_parent() -> bool:
     """SIGKILL for this process when its parent dies. Only the direct child has it, and a setuid
     exec clears it: the nursery is what really ends the rest."""
-    return bool(_libc.prctl(PR_SET_PDEATHSIG, int(sig.SIGKILL), 0, 0, 0) == 0)
+    return hear_of_parents_death(int(sig.SIGKILL))
+
+
+def hear_of_parents_death(signal: int) -> bool:
+    """That signal for this process when its parent dies; a fork does not inherit it."""
+    return bool(_libc.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) == 0)
 
 
 def name_process(name: bytes) -> None:
     """What `ps -o comm` shows: at most 15 bytes."""
     buffer = ctypes.create_string_buffer(name[:15])
     _libc.prctl(PR_SET_NAME, ctypes.addressof(buffer), 0, 0, 0)
+
+
+def signal_name(number: int) -> str:
+    """`SIGTERM` for 15; the number for one that has no name."""
+    names = [name for name in dir(sig) if name.startswith("SIG") and name[3] != "_"]
+    return next((name for name in names if getattr(sig, name) == number), f"signal {number}")
 
 
 def punch(fd: int, start: int, end: int) -> bool:

@@ -4,6 +4,8 @@ Decides who may be started, and ends whatever it adopts that is not a keeper. It
 what a keeper does. Invariant: it is the subreaper above every keeper it forked, so the tree of a
 keeper that was killed falls to it, is ended, and only then is its exit record written. It
 outlives servers, and goes when there has been nothing to do for a while.
+
+A data directory may have several, each with a number: should one stand still, the next is used.
 """
 
 from __future__ import annotations
@@ -15,34 +17,45 @@ import select
 import sys
 import time
 
-from turnkeeper.custody import frames, linux, procfs, reaper, record
+from turnkeeper.custody import frames, linux, place, procfs, reaper, record
 from turnkeeper.custody.attend import Door, Peer, admit, listen, remove
 from turnkeeper.custody.keeper import Keeper
-from turnkeeper.custody.launch import TAG, Spec, decode
+from turnkeeper.custody.launch import Spec, decode
 from turnkeeper.custody.linux import sig
+from turnkeeper.custody.strays import Strays, is_stopped
 
-SOCKET = "nursery.1"
-LOCK = "nursery.lock"
-PROCESSES = "p"
 STEP_S = 0.02
 BACKLOG = 1024
+
+
+def socket_name(number: int) -> str:
+    return f"nursery.{number}"
+
+
+def lock_name(number: int) -> str:
+    return f"nursery.{number}.lock"
 
 
 class Nursery:
     """Forks keepers, reaps them, and ends what they leave behind. Stands in the data directory."""
 
-    def __init__(self, root_id: bytes, linger_s: float, umask: int, lock: int) -> None:
-        self._prefix = TAG + b"=" + root_id + b":"
+    def __init__(self, root_id: bytes, number: int, linger_s: float, umask: int, lock: int) -> None:
+        self._root_id = root_id
+        self._socket = socket_name(number)
         self._linger_s = linger_s
         self._umask = umask
         self._lock = lock
+        self._own = place.own_key()
+        self._boot = place.boot_id()
         self._keepers: dict[int, str] = {}
         self._peers: dict[int, Peer] = {}
-        self._bereaved: list[str] = []
-        """Names whose keeper died and whose tree fell to us."""
-        self._lost: list[str] = []
-        """Names whose keeper died under another nursery: their tree is found by its tag."""
-        self._listener = listen(SOCKET, BACKLOG)
+        self._bereaved: list[tuple[str, str]] = []
+        """Names whose keeper died and whose tree fell to us, and how it died."""
+        self._lost: dict[str, Strays] = {}
+        """Names whose keeper died under another nursery: their tree is found by its traces."""
+        self._wards: dict[int, str] = {}
+        """Keepers whose own nursery is dead, by a descriptor that tells when they are too."""
+        self._listener = listen(self._socket, BACKLOG)
         self._wake = os.pipe()
         os.set_blocking(self._wake[0], False)
         os.set_blocking(self._wake[1], False)
@@ -55,11 +68,11 @@ class Nursery:
 
     def run(self) -> None:
         """Until there is nothing to do for `linger_s`, or after SIGTERM nothing to keep."""
-        self._lost = [name for name in os.listdir(PROCESSES) if is_abandoned(name)]
+        for name in place.names():
+            self._tend(name)
         idle_since = time.monotonic()
         while True:
-            at_work = bool(self._keepers or self._peers or self._bereaved or self._lost)
-            if at_work:
+            if self._keepers or self._peers or self._bereaved or self._lost or self._wards:
                 idle_since = time.monotonic()
             elif self._may_go(idle_since) and self._is_last():
                 return
@@ -70,13 +83,13 @@ class Nursery:
 
     def _is_last(self) -> bool:
         """Close the door; whether nobody stood before it. Nobody can come after that."""
-        remove(SOCKET)
+        remove(self._socket)
         peer = admit(self._listener)
         if peer is None:
             return True
         self._peers[peer.fd] = peer
         self._listener.close()
-        self._listener = listen(SOCKET, BACKLOG)
+        self._listener = listen(self._socket, BACKLOG)
         return False
 
     def _retire(self, *_: object) -> None:
@@ -84,9 +97,7 @@ class Nursery:
 
     def _once(self, timeout_s: float) -> None:
         poll = select.poll()
-        poll.register(self._listener.fileno(), select.POLLIN)
-        poll.register(self._wake[0], select.POLLIN)
-        for fd in self._peers:
+        for fd in (self._listener.fileno(), self._wake[0], *self._peers, *self._wards):
             poll.register(fd, select.POLLIN)
         for fd, _ in poll.poll(int(timeout_s * 1000) + 1):
             if fd == self._wake[0]:
@@ -97,15 +108,17 @@ class Nursery:
                     self._peers[peer.fd] = peer
             elif fd in self._peers:
                 self._serve(self._peers[fd])
+            elif fd in self._wards:
+                os.close(fd)
+                self._tend(self._wards.pop(fd))
         reaper.reap(self._buried)
         if self._bereaved:
             self._end_strays()
-        if self._lost and not self._bereaved:
-            self._end_tagged()
+        for name in list(self._lost):
+            self._end_lost(name)
 
     def _buried(self, pid: int, status: int) -> None:
-        name = self._keepers.pop(pid, None)
-        self._bereaved.append(name or "")
+        self._bereaved.append((self._keepers.pop(pid, ""), _how(status)))
 
     def _serve(self, peer: Peer) -> None:
         said = peer.receive()
@@ -114,13 +127,11 @@ class Nursery:
         del self._peers[peer.fd]
         if said:
             kind, body = said[0]
-            if kind == frames.SPAWN:
+            if kind == frames.SPAWN and peer.is_there():
                 self._spawn(peer, body, said[1:])
             elif kind == frames.TEND:
-                name = body.decode("utf-8", "replace")
-                ours = [*self._keepers.values(), *self._bereaved, *self._lost]
-                if name not in ours and is_abandoned(name):
-                    self._lost.append(name)
+                peer.send(frames.pack(frames.TENDED))
+                self._tend(body.decode("utf-8", "replace"))
         peer.close()
 
     # Birth ---------------------------------------------------------------------------------
@@ -135,120 +146,111 @@ class Nursery:
             return
         if pid:
             self._keepers[pid] = spec.name
+            born = procfs.stat(pid)
+            told = f"{pid} {born.start if born is not None else 0}"
+            peer.send(frames.pack(frames.TENDED, told.encode()))
             return
         # A fault in here ends the fork loudly, in nursery.log; what it kept falls to the nursery.
         self._leave(peer)
-        keep(spec, peer, more, self._umask)
+        self._keep(spec, peer, more)
         os._exit(0)
 
     def _leave(self, peer: Peer) -> None:
         """In the child: nothing of the nursery's is ours."""
         os.setsid()
         sig.set_wakeup_fd(-1)
-        os.close(self._lock)
-        for fd in self._wake:
-            os.close(fd)
         self._listener.close()
+        for fd in (self._lock, *self._wake, *self._wards):
+            os.close(fd)
         for other in self._peers.values():
             other.close()
+
+    def _keep(self, spec: Spec, peer: Peer, more: list[tuple[int, bytes]]) -> None:
+        """In the fork: become the keeper of `spec`, or say why its place cannot be had."""
+        linux.become_subreaper()
+        linux.name_process(b"tk-keeper")
+        claim = place.Claim(place.own_key(), self._own, self._boot, spec.cgroup)
+        try:
+            directory = place.settle(spec.name, claim)
+        except OSError as fault:
+            told = f"it has no place: {fault}. Is the data directory full, or somebody else's?"
+            peer.send(frames.pack(frames.REFUSED, told.encode()))
+            return
+        try:
+            os.fchdir(directory)
+            # Whoever asked and has gone may have asked another nursery, or found no place here.
+            if not peer.is_there():
+                raise OSError("nobody waits for it any more")
+            keeper = Keeper(spec, directory, Door("ctl", peer, spec.epoch), self._own[0])
+        except OSError as fault:
+            place.unsettle(f"../{spec.name}", directory)
+            peer.send(frames.pack(frames.REFUSED, f"it has no place: {fault}".encode()))
+            return
+        keeper.run(self._umask, more)
 
     # Death ---------------------------------------------------------------------------------
 
     def _end_strays(self) -> None:
         """What fell to us is ended; when none is left, the truth is written down."""
-        keepers = set(self._keepers)
-        reaper.end(lambda: procfs.descendants(os.getpid(), keepers))
+        reaper.end(lambda: procfs.descendants(os.getpid(), set(self._keepers)))
         reaper.reap(self._buried)
-        keepers = set(self._keepers)
-        if any(one.alive for one in procfs.descendants(os.getpid(), keepers)):
+        if any(one.alive for one in procfs.descendants(os.getpid(), set(self._keepers))):
             return
-        self._bereaved = [name for name in self._bereaved if is_abandoned(name) and not mourn(name)]
+        left = "; all that it kept fell to the nursery and was ended, and none is left"
+        self._bereaved = [
+            (name, how)
+            for name, how in self._bereaved
+            if name and not mourn(f"{place.PROCESSES}/{name}", how + left)
+        ]
 
-    def _end_tagged(self) -> None:
-        """The second line: processes that carry our tag and whose keeper is dead."""
-        names = {name.encode() for name in self._lost}
-        strays = [one for one, name in procfs.tagged(self._prefix) if name in names]
-        if not strays:
-            self._lost = [name for name in self._lost if is_abandoned(name) and not mourn(name)]
+    def _tend(self, name: str) -> None:
+        """Somebody is worried about `name`: see to it, unless its own nursery does."""
+        ours = [*self._keepers.values(), *self._lost, *self._wards.values()]
+        if name in ours or name in [bereaved for bereaved, _ in self._bereaved] or "/" in name:
             return
-        reaper.end(lambda: [found for one in strays for found in with_descendants(one)])
+        path = f"{place.PROCESSES}/{name}"
+        claim = place.claim_of(path)
+        above = claim.nursery_now() if claim is not None else None
+        if place.is_abandoned(path):
+            if above is None or is_stopped(above):
+                self._lost[name] = Strays(self._root_id + b":" + name.encode(), path, claim)
+        elif claim is not None and above is None and place.is_kept(path):
+            self._watch(name, claim)
+
+    def _watch(self, name: str, claim: place.Claim) -> None:
+        """Its nursery is dead, so nothing will fall to anybody: be there when it dies."""
+        pid, start = claim.keeper
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        now = procfs.stat(pid)
+        if now is None or now.start != start:
+            os.close(fd)
+        else:
+            self._wards[fd] = name
+
+    def _end_lost(self, name: str) -> None:
+        strays, path = self._lost[name], f"{place.PROCESSES}/{name}"
+        seen_to = strays.are_seen_to() or not place.is_abandoned(path)
+        if seen_to or (strays.end() and mourn(path, strays.told())):
+            del self._lost[name]
 
 
-def with_descendants(one: procfs.Stat) -> list[procfs.Stat]:
-    """That process and what descends from it; nothing, if it is no longer that process."""
-    found = [one, *procfs.descendants(one.pid)]
-    now = procfs.stat(one.pid)
-    return found if now is not None and now.start == one.start and now.alive else []
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"its keeper was killed by {linux.signal_name(os.WTERMSIG(status))}"
+    return f"its keeper failed (exit code {os.WEXITSTATUS(status)}; nursery.log may say why)"
 
 
-def keep(spec: Spec, peer: Peer, more: list[tuple[int, bytes]], umask: int) -> None:
-    """In the fork: become the keeper of `spec`, or say why its place cannot be had."""
-    linux.become_subreaper()
-    linux.name_process(b"tk-keeper")
-    try:
-        directory = settle(spec.name)
-    except OSError as fault:
-        peer.send(frames.pack(frames.REFUSED, f"it has no place: {fault}".encode()))
-        return
-    try:
-        os.fchdir(directory)
-        keeper = Keeper(spec, directory, Door("ctl", peer, spec.epoch))
-    except OSError as fault:
-        unsettle(spec.name, directory)
-        peer.send(frames.pack(frames.REFUSED, f"it has no place: {fault}".encode()))
-        return
-    keeper.run(umask, more)
-
-
-def settle(name: str) -> int:
-    """Make the directory of `name`, locked by us, in one step; its descriptor."""
-    made = f"{PROCESSES}/.{name}.{os.getpid()}"
-    os.mkdir(made, 0o700)
-    directory = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
-    lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        os.rename(made, f"{PROCESSES}/{name}")
-    except OSError:
-        os.unlink("lock", dir_fd=directory)
-        os.rmdir(made)
-        raise
-    return directory
-
-
-def unsettle(name: str, directory: int) -> None:
-    """Nothing was started there: as if it had never been."""
-    for file in os.listdir(directory):
-        os.unlink(file, dir_fd=directory)
-    os.rmdir(f"../{name}")
-
-
-def is_abandoned(name: str) -> bool:
-    """It has a directory, no keeper holds its lock, and nobody wrote how it ended."""
-    if not name or name.startswith(".") or "/" in name:
-        return False
-    place = f"{PROCESSES}/{name}"
-    if os.path.exists(f"{place}/{record.NAME}"):
-        return False
-    try:
-        fd = os.open(f"{place}/lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return True
-
-
-def mourn(name: str) -> bool:
-    """The keeper was lost, and nothing of its tree is left: say so. False if the disk is full."""
+def mourn(path: str, told: str) -> bool:
+    """The keeper was lost: say so, unless it said itself how all ended. False on a full disk."""
+    if not place.is_abandoned(path):
+        return True
     said = record.Exit(record.KEEPER_LOST)
-    said.detail = "its keeper was killed; all that it kept was ended"
+    said.detail = told
     try:
-        directory = os.open(f"{PROCESSES}/{name}", os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return True
     try:
@@ -260,24 +262,28 @@ def mourn(name: str) -> bool:
     return True
 
 
-def main(root: str, root_id: str, linger_s: str) -> None:
-    """Become the nursery of `root`: detached, alone, and ready before fd 1 says so."""
+def main(root: str, directory: str, root_id: str, number: str, linger_s: str) -> None:
+    """Become a nursery of the data directory that is open as `directory` (`root` is for people who
+    look at processes): detached, alone, and ready before fd 1 says so."""
     if os.fork():
         os._exit(0)
     os.setsid()
     linux.become_subreaper()
     linux.name_process(b"tk-nursery")
     umask = os.umask(0o077)
-    os.chdir(root)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    os.fchdir(int(directory))
+    os.close(int(directory))
+    lock = os.open(lock_name(int(number)), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os._exit(0)  # there is one already
-    nursery = Nursery(root_id.encode(), float(linger_s), umask, lock)
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d %d\n" % place.own_key())
+    nursery = Nursery(root_id.encode(), int(number), float(linger_s), umask, lock)
     os.write(1, b"ready")
     null = os.open("/dev/null", os.O_RDWR)
-    for fd in (0, 1, 2):
+    for fd in (0, 1):
         os.dup2(null, fd)
     os.close(null)
     gc.disable()  # a collection would touch, and so copy, every page that keepers share
@@ -286,4 +292,4 @@ def main(root: str, root_id: str, linger_s: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:6])

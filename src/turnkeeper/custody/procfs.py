@@ -32,12 +32,13 @@ def read(path: str) -> bytes:
 class Stat:
     """One line of /proc/PID/stat."""
 
-    __slots__ = ("children_ticks", "pid", "ppid", "start", "state", "ticks")
+    __slots__ = ("children_ticks", "pid", "ppid", "session", "start", "state", "ticks")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
         self.state = fields[0].decode()
         self.ppid = int(fields[1])
+        self.session = int(fields[3])
         self.ticks = int(fields[11]) + int(fields[12])
         self.children_ticks = int(fields[13]) + int(fields[14])
         self.start = int(fields[19])
@@ -66,12 +67,17 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def everybody() -> list[Stat]:
+    """The whole table."""
+    found = [stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return [one for one in found if one is not None]
+
+
 def _scan() -> dict[int, list[int]]:
     """Everybody's children by the whole table: for a kernel without `children` files."""
     table: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (found := stat(int(name))) is not None:
-            table.setdefault(found.ppid, []).append(found.pid)
+    for one in everybody():
+        table.setdefault(one.ppid, []).append(one.pid)
     return table
 
 
@@ -99,7 +105,8 @@ def descendants(root: int, skip: set[int] | None = None) -> list[Stat]:
 
 
 def tagged(prefix: bytes) -> list[tuple[Stat, bytes]]:
-    """Every living process that was started with a variable like `prefix`, and what follows it."""
+    """Every living process that was started with a variable like `prefix`, and what follows it.
+    One that is in the middle of an exec shows no environment: look twice."""
     found = []
     for name in os.listdir("/proc"):
         environ = read(f"/proc/{name}/environ") if name.isdigit() else b""

@@ -49,11 +49,34 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0]:
             raise InvalidValue("argv", self.argv, "give a program and its arguments")
-        words = [*self.argv, self.cwd, *self.env, *self.env.values()]
-        if any("\0" in word for word in words):
-            raise InvalidValue("argv", self.argv, "no argument, directory or variable has a NUL")
-        if any(not name or "=" in name for name in self.env):
-            raise InvalidValue("env", sorted(self.env), "a variable's name has no = and some text")
+        check_words("argv", self.argv)
+        check_words("cwd", self.cwd)
+        check_words("env", self.env)
+
+
+def check_words(field: str, given: str | tuple[str, ...] | dict[str, str]) -> None:
+    """`InvalidValue`, if the system could not hand this to a program. Of variables only the name
+    is told: what they hold may be secret."""
+    if isinstance(given, dict):
+        for name, word in given.items():
+            if not name or "=" in name:
+                raise InvalidValue(field, name, "a variable's name has no = and some text")
+            for part in (name, word):
+                _check_word(field, part, name)
+    elif isinstance(given, str):
+        _check_word(field, given, given)
+    else:
+        for word in given:
+            _check_word(field, word, given)
+
+
+def _check_word(field: str, word: str, shown: object) -> None:
+    if "\0" in word:
+        raise InvalidValue(field, shown, "no program can be given a NUL; leave it out")
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        raise InvalidValue(field, shown, "this is not Unicode text (a lone surrogate)") from None
 
 
 Breakage = Literal["protocol_error", "spawn_failed", "output_limit", "internal"]

@@ -94,6 +94,11 @@ def end_cgroup(path: bytes) -> None:
         os.close(fd)
 
 
+def is_empty_cgroup(path: bytes) -> bool:
+    """Whether there is such a group, and nobody is in it or below it."""
+    return b"populated 0" in procfs.read(os.fsdecode(path) + "/cgroup.events") if path else False
+
+
 def remove_cgroup(path: bytes) -> None:
     try:
         os.rmdir(path)

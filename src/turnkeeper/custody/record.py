@@ -18,10 +18,14 @@ EXITED = "exited"
 NOT_STARTED = "not_started"
 KEEPER_LOST = "keeper_lost"
 
+ORPHANED = "orphaned"
+TOLD = "told"
+
 
 class Exit:
-    """How it ended. `how` is one of the three words above; `lost` counts bytes of output that no
-    longer found room on a full disk when the process was killed."""
+    """How it ended. `how` is one of the three words above. `cause` is why the keeper ended it, if
+    no server asked for that: `orphaned` (there was none), or `told` (it was sent a signal). `lost`
+    counts bytes of output that no longer found room on a full disk when it was killed."""
 
     __slots__ = ("cause", "code", "detail", "how", "lost", "signal", "tail")
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.tools import Result, Toolbox
 from turnkeeper.net.types import HttpRequest, shown
 from turnkeeper.wire.anthropic import MessagesDecoder
@@ -58,6 +59,8 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValue("model", self.model, "give the model's name")
         if self.steps_max < 1:
             raise InvalidValue("steps_max", self.steps_max, "give 1 or more")
+        check_words("cwd", self.cwd)
+        check_words("env", self.env)
         try:
             HttpRequest("POST", self.url or "https://localhost", self.headers)
         except ValueError as wrong:

@@ -10,6 +10,7 @@ import re
 
 from turnkeeper.core import signals as s
 from turnkeeper.drivers.chat_apis import Api
+from turnkeeper.net.retry import SPENT, is_spent
 from turnkeeper.net.types import HttpFailure, shown
 from turnkeeper.wire.model import ModelError, http_error
 
@@ -57,6 +58,8 @@ def _advice(failure: HttpFailure, error: ModelError, api: Api) -> str:
             "The conversation is longer than the model's context; this message is not remembered."
             " Begin a new session, or send less."
         )
+    if status == 402 or is_spent(failure.body):
+        return _more_quota(api)
     if status == 401:
         return f"The key was refused: set {api.key_env} to one that is valid."
     if status == 403:
@@ -67,9 +70,18 @@ def _advice(failure: HttpFailure, error: ModelError, api: Api) -> str:
         return "The request was refused as it is; this message is not remembered."
     if status in {429, 529, 503}:
         asked = failure.retry_after_s
-        when = f"in {asked:g} s, which is beyond this run's time" if asked else "later"
-        return f"It was asked {failure.tries} times; send it again {when}."
+        beyond = asked and not failure.permanent
+        when = f"in {asked:g} s, which is beyond this run's time" if beyond else "later"
+        times = "once" if failure.tries == 1 else f"{failure.tries} times"
+        return f"It was asked {times}; send it again {when}."
     return "The fault is there; send it again."
+
+
+def _more_quota(api: Api) -> str:
+    return (
+        f"The account of the key in {api.key_env} has used up what it may, and waiting does not"
+        " change that: see its credit, its plan and its limits, or set another key."
+    )
 
 
 def _model(api: Api) -> str:
@@ -96,5 +108,7 @@ def of_stream(error: ModelError, api: Api, key: str, kind: str) -> s.Failed | s.
             f"{where}: {told}. The conversation is longer than the model's context."
             " Begin a new session, or send less."
         )
+    if error.type in SPENT:
+        return s.Failed(f"{where} broke off with {error.type}: {told}. {_more_quota(api)}")
     again = " Send it again later." if error.retryable else ""
     return s.Failed(f"{where} broke off with {error.type}: {told}.{again}")

@@ -2,28 +2,29 @@
 
 Decides where to look, what each is asked, and what to do about one that is not ready. It must not
 start a turn, and reads no file of any agent: it asks the program itself, or sees that a file is
-there. Invariant: every question is bounded; a program that hangs is told as such and is ended.
+there. Invariant: every question is bounded in time and in what is read of the answer; nothing that
+a program started outlives it; and what is told of one that does not answer is what it did.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from turnkeeper.custody.program import allowed_environment
+from turnkeeper.custody.program import Program, allowed_environment
+from turnkeeper.custody.question import Answer, ask
 from turnkeeper.drivers import claude, codex
 
 ASK_S = 10.0
-_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?[\w.+-]*")
+ANSWER_KIB = 8
+"""No version and no login is told in more words than that."""
+_VERSION = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})?[\w.+-]{0,40}", re.ASCII)
 
 State = Literal["ready", "not installed", "needs login", "does not answer"]
 
@@ -85,6 +86,10 @@ KNOWN: tuple[Known, ...] = (
 )  # fmt: skip
 
 
+class _NoAnswer(Exception):
+    """What a program did instead of answering."""
+
+
 class Found(msgspec.Struct, frozen=True):
     """How a known agent is on this machine. `todo` says what to do if it is not ready."""
 
@@ -123,55 +128,47 @@ class _Look:
         path = shutil.which(known.command[0], path=self._environ.get("PATH"))
         if path is None:
             return Found(known.name, known.driver, "not installed", todo=known.install)
-        version = ""
-        if known.version:
-            said = await self._ask(known, path, known.version)
-            if said is None:
-                todo = f"`{known.command[0]} {' '.join(known.version)}` said nothing in time"
-                return Found(known.name, known.driver, "does not answer", path, todo=todo)
-            number = _VERSION.search(said[1])
-            version = number.group() if number else ""
-        if await self._is_logged_in(known, path):
+        try:
+            version = await self._version(known, path) if known.version else ""
+            ready = await self._is_logged_in(known, path)
+        except _NoAnswer as told:
+            return Found(known.name, known.driver, "does not answer", path, todo=str(told))
+        if ready:
             return Found(known.name, known.driver, "ready", path, version)
         return Found(known.name, known.driver, "needs login", path, version, known.login)
+
+    async def _version(self, known: Known, path: str) -> str:
+        answer = await self._ask(known, path, known.version)
+        number = _VERSION.search(answer.said.decode("utf-8", "replace"))
+        if number is None:
+            told = f"printed no version and exited with code {answer.code}"
+            raise _NoAnswer(f"`{known.command[0]} {' '.join(known.version)}` {told}")
+        return number.group()
 
     async def _is_logged_in(self, known: Known, path: str) -> bool:
         if any(self._environ.get(key) for key in known.keys) or self._has_file(known):
             return True
         if not known.logged_in:
             return False
-        said = await self._ask(known, path, known.logged_in)
-        return said is not None and said[0] == 0
+        return (await self._ask(known, path, known.logged_in)).code == 0
 
     def _has_file(self, known: Known) -> bool:
         home = self._environ.get("HOME") or os.path.expanduser("~")
         return any(os.path.exists(os.path.join(home, file)) for file in known.files)
 
-    async def _ask(
-        self, known: Known, path: str, words: tuple[str, ...]
-    ) -> tuple[int | None, str] | None:
-        """Its exit code and what it said; none if it did not answer in time."""
+    async def _ask(self, known: Known, path: str, words: tuple[str, ...]) -> Answer:
+        """What it answers by itself; else `_NoAnswer` says what it did instead."""
         own = {name: self._environ[name] for name in known.variables if name in self._environ}
         env = allowed_environment(self._environ, own)
-        return await asyncio.to_thread(_ask, (path, *words), env, self._ask_s)
-
-
-def _ask(
-    argv: tuple[str, ...], env: dict[str, str], within_s: float
-) -> tuple[int | None, str] | None:
-    try:
-        process = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return None
-    with process:
-        try:
-            said, _ = process.communicate(timeout=within_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:  # it, and what it started beside itself
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, said.decode("utf-8", "replace")
+        program = Program(argv=(path, *words), cwd=".", env=env)
+        answer = await ask(program, within_s=self._ask_s, most_bytes=ANSWER_KIB * 1024)
+        said = f"`{known.command[0]} {' '.join(words)}`"
+        match answer.how:
+            case "ended":
+                return answer
+            case "late":
+                raise _NoAnswer(f"{said} did not answer in {self._ask_s:g} s, and was ended")
+            case "too much":
+                raise _NoAnswer(f"{said} printed more than {ANSWER_KIB} KiB, and was ended")
+            case "not started":
+                raise _NoAnswer(answer.detail)

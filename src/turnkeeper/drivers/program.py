@@ -13,8 +13,9 @@ from typing import ClassVar
 
 import msgspec
 
+from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody.client import Custodian
-from turnkeeper.custody.program import Caps
+from turnkeeper.custody.program import Caps, check_words
 from turnkeeper.drivers.advice import advised
 from turnkeeper.drivers.process import SAMPLE_S, Command, ProcessAgent, ProcessLink
 from turnkeeper.ports import Opening, Sink
@@ -35,6 +36,14 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     caps: Caps = Caps()
     advice: str = ""
     """What to do when it has no login; the driver's own words, if none are given."""
+
+    def __post_init__(self) -> None:
+        if self.command and not self.command[0]:
+            raise InvalidValue("command", self.command, "its first word is the program: name it")
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if isinstance(value, str) or field in ("command", "args", "env", "variables"):
+                check_words(field, value)
 
 
 class ProgramAgent(ProcessAgent):

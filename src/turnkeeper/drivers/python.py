@@ -20,6 +20,7 @@ import msgspec
 from turnkeeper.core.commands import Abilities
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody.client import Custodian
+from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.process import SAMPLE_S, Command, ProcessAgent, ProcessLink
 from turnkeeper.ports import Opening, Sink
 from turnkeeper.wire.worker import WorkerCodec
@@ -42,6 +43,12 @@ class PythonOptions(msgspec.Struct, frozen=True, kw_only=True):
     steer: bool | None = None
     """Whether it looks at `turn.steering`; what its mark says, where that can be seen."""
     heartbeat_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.python:
+            raise InvalidValue("python", self.python, "name the interpreter, or leave it out")
+        for field in ("python", "cwd", "env", "paths"):
+            check_words(field, getattr(self, field))
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -94,6 +101,8 @@ class PythonAgent(ProcessAgent):
 def locate(target: Target, options: PythonOptions) -> Place:
     """Where the target is, or `InvalidValue` saying what to do."""
     base = os.path.abspath(os.path.expanduser(options.cwd or "."))
+    if isinstance(target, str):
+        check_words("target", target)
     given = tuple(os.path.join(base, os.path.expanduser(path)) for path in options.paths)
     if not isinstance(target, str):
         return _locate_function(target, given)

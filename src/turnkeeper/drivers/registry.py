@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.core.limits import Patch, check_patch
+from turnkeeper.core.limits import LONGEST_S, Patch, check_patch
 from turnkeeper.custody.client import Custodian
 from turnkeeper.drivers.a2a import A2AAgent
 from turnkeeper.drivers.a2a_remote import A2AOptions
@@ -25,14 +25,18 @@ from turnkeeper.drivers.claude import ClaudeAgent, ClaudeOptions
 from turnkeeper.drivers.codex import CodexAgent, CodexOptions
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.process import SAMPLE_S
-from turnkeeper.drivers.python import PythonAgent, PythonOptions
+from turnkeeper.drivers.python import PythonAgent, PythonOptions, locate
 from turnkeeper.ports import Agent
 
 Spec = Mapping[str, Any]
 Keeping = Callable[[], Custodian]
 """Gives the custodian; asked only for an agent that has processes."""
+Make = Callable[[Keeping], Agent]
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+SECRETIVE = ("env", "headers")
+"""Settings whose values may be secrets: only the names in them are shown."""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -42,22 +46,28 @@ class _Table(msgspec.Struct, frozen=True):
     rest: dict[str, Any]
     sample_s: float
 
+    @property
+    def where(self) -> str:
+        return f"agents.{self.name}"
+
     def read(self, options: type[T]) -> T:
         """The rest of it, as that driver's options."""
         known = options.__struct_fields__
         for key, value in self.rest.items():
             if key not in known:
                 told = f"there is no such setting; there are: driver, limits, {', '.join(known)}"
-                raise InvalidValue(f"agents.{self.name}.{key}", value, told)
+                raise InvalidValue(f"{self.where}.{key}", value, told)
         try:
             return msgspec.convert(self.rest, options)
         except msgspec.ValidationError as wrong:
             key = _named_in(str(wrong)) or "driver"
-            told, value = str(wrong), self.rest.get(key)
-            raise InvalidValue(f"agents.{self.name}.{key}", value, told) from None
+            raise InvalidValue(f"{self.where}.{key}", self._shown(key), str(wrong)) from None
         except InvalidValue as wrong:
-            name, value = f"agents.{self.name}.{wrong.field}", self.rest.get(wrong.field)
-            raise InvalidValue(name, value, str(wrong)) from None
+            raise wrong.under(self.where) from None
+
+    def _shown(self, key: str) -> object:
+        value = self.rest.get(key)
+        return list(value) if key in SECRETIVE and isinstance(value, Mapping) else value
 
 
 def _named_in(told: str) -> str:
@@ -66,47 +76,55 @@ def _named_in(told: str) -> str:
     return found.group(1) if found else ""
 
 
-def _claude(table: _Table, keeping: Keeping) -> Agent:
-    return ClaudeAgent(keeping(), table.read(ClaudeOptions), sample_s=table.sample_s)
+def _claude(table: _Table) -> Make:
+    options = table.read(ClaudeOptions)
+    return lambda keeping: ClaudeAgent(keeping(), options, sample_s=table.sample_s)
 
 
-def _codex(table: _Table, keeping: Keeping) -> Agent:
-    return CodexAgent(keeping(), table.read(CodexOptions), sample_s=table.sample_s)
+def _codex(table: _Table) -> Make:
+    options = table.read(CodexOptions)
+    return lambda keeping: CodexAgent(keeping(), options, sample_s=table.sample_s)
 
 
-def _acp(table: _Table, keeping: Keeping) -> Agent:
+def _acp(table: _Table) -> Make:
     options = table.read(AcpOptions)
     if not options.command:
         told = 'give the program that speaks ACP, as in command = ["gemini", "--acp"]'
-        raise InvalidValue(f"agents.{table.name}.command", options.command, told)
-    return AcpAgent(keeping(), options, sample_s=table.sample_s)
+        raise InvalidValue(f"{table.where}.command", options.command, told)
+    return lambda keeping: AcpAgent(keeping(), options, sample_s=table.sample_s)
 
 
-def _python(table: _Table, keeping: Keeping) -> Agent:
+def _python(table: _Table) -> Make:
     rest = dict(table.rest)
     target = rest.pop("target", None)
     if not target:
         told = "give MODULE:FUNCTION or FILE.py:FUNCTION"
-        raise InvalidValue(f"agents.{table.name}.target", target, told)
+        raise InvalidValue(f"{table.where}.target", target, told)
     options = msgspec.structs.replace(table, rest=rest).read(PythonOptions)
-    return PythonAgent(keeping(), target, options, sample_s=table.sample_s)
+    try:
+        locate(target, options)
+    except InvalidValue as wrong:
+        raise wrong.under(table.where) from None
+    return lambda keeping: PythonAgent(keeping(), target, options, sample_s=table.sample_s)
 
 
-def _chat(table: _Table, keeping: Keeping) -> Agent:
-    return ChatAgent(table.read(ChatOptions), keeping(), sample_s=table.sample_s)
+def _chat(table: _Table) -> Make:
+    options = table.read(ChatOptions)
+    return lambda keeping: ChatAgent(options, keeping(), sample_s=table.sample_s)
 
 
-def _a2a(table: _Table, keeping: Keeping) -> Agent:
-    return A2AAgent(table.read(A2AOptions))
+def _a2a(table: _Table) -> Make:
+    options = table.read(A2AOptions)
+    return lambda _: A2AAgent(options)
 
 
-def _demo(table: _Table, keeping: Keeping) -> Agent:
+def _demo(table: _Table) -> Make:
     for key, value in table.rest.items():
-        raise InvalidValue(f"agents.{table.name}.{key}", value, "the demo agent has no settings")
-    return DemoAgent()
+        raise InvalidValue(f"{table.where}.{key}", value, "the demo agent has no settings")
+    return lambda _: DemoAgent()
 
 
-DRIVERS: dict[str, Callable[[_Table, Keeping], Agent]] = {
+DRIVERS: dict[str, Callable[[_Table], Make]] = {
     "claude": _claude,
     "codex": _codex,
     "acp": _acp,
@@ -117,8 +135,9 @@ DRIVERS: dict[str, Callable[[_Table, Keeping], Agent]] = {
 }
 
 
-def make_agent(name: str, spec: object, keeping: Keeping) -> tuple[Agent, Patch]:
-    """The agent that a table describes, and the limits that the table gives it."""
+def read_agent(name: str, spec: object) -> tuple[Make, Patch]:
+    """What a table describes: how that agent is made, and the limits that the table gives it.
+    Whatever is wrong in the table is refused now; nothing is made yet."""
     if not isinstance(spec, Mapping):
         told = 'give a table of its settings, as in {"driver": "claude"}'
         raise InvalidValue(f"agents.{name}", spec, told)
@@ -126,7 +145,22 @@ def make_agent(name: str, spec: object, keeping: Keeping) -> tuple[Agent, Patch]
     driver = rest.pop("driver", None)
     limits = check_patch(rest.pop("limits", {}), f"agents.{name}.limits")
     sample_s = rest.pop("sample_s", SAMPLE_S)
-    make = DRIVERS.get(driver) if isinstance(driver, str) else None
-    if make is None:
+    if isinstance(sample_s, bool) or not isinstance(sample_s, int | float):
+        told = "give a number of seconds (0 switches it off)"
+        raise InvalidValue(f"agents.{name}.sample_s", sample_s, told)
+    if not 0 <= sample_s <= LONGEST_S:
+        told = f"give 0 (off) to {LONGEST_S:.0f} seconds"
+        raise InvalidValue(f"agents.{name}.sample_s", sample_s, told)
+    if "command" in rest and rest["command"] in ([], ()):
+        told = "name the program; or leave it out, where the driver has a usual one"
+        raise InvalidValue(f"agents.{name}.command", rest["command"], told)
+    read = DRIVERS.get(driver) if isinstance(driver, str) else None
+    if read is None:
         raise InvalidValue(f"agents.{name}.driver", driver, f"give one of {', '.join(DRIVERS)}")
-    return make(_Table(name, rest, sample_s), keeping), limits
+    return read(_Table(name, rest, float(sample_s))), limits
+
+
+def make_agent(name: str, spec: object, keeping: Keeping) -> tuple[Agent, Patch]:
+    """The agent that a table describes, and the limits that the table gives it."""
+    make, limits = read_agent(name, spec)
+    return make(keeping), limits

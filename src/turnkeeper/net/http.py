@@ -30,6 +30,7 @@ from turnkeeper.net.exchange import (
 from turnkeeper.net.network import Network
 from turnkeeper.net.proxy import Proxies, Proxy
 from turnkeeper.net.retry import (
+    is_final,
     retry_after_s,
     taken_by_status,
     wait_before_retry_s,
@@ -233,13 +234,15 @@ class HttpClient:
                 exchange.tries -= 1
                 return
             asked_s = retry_after_s(stream.headers, datetime.now(UTC))
+            body = await _excerpt(stream)
             raise HttpFailure(
                 "status",
                 f"{shown(exchange.request.url)} answered {stream.status}",
                 maybe_taken=taken_by_status(stream.status, asked_s),
+                permanent=is_final(stream.status, stream.headers, body),
                 status=stream.status,
                 retry_after_s=asked_s,
-                body=await _excerpt(stream),
+                body=body,
             )
         finally:
             await stream.aclose()

@@ -19,6 +19,15 @@ REFUSED = frozenset({429, 529})
 UNAVAILABLE = 503
 """Says so too if it says when to come again; without that, something behind it may have acted."""
 
+SPENT = frozenset(
+    "insufficient_quota credit_balance_exhausted organization_spend_limit_exceeded"
+    " project_spend_limit_exceeded organization_usage_limit_exceeded billing_hard_limit_reached"
+    " billing_not_active exceeded_current_quota_error".split()
+)
+"""Codes that say: this account has used up what it may. Their words are no guide: some say the same
+of a limit that is over in a minute."""
+_CODE = re.compile(rb'"(?:code|type)"\s*:\s*"(\w{1,64})"')
+
 LONGEST_BACKOFF_S = 30.0
 
 
@@ -49,6 +58,18 @@ def taken_by_status(status: int, retry_after: float | None) -> bool:
     if status in REFUSED or (status == UNAVAILABLE and retry_after is not None):
         return False
     return status >= 500
+
+
+def is_spent(body: bytes) -> bool:
+    """Does this answer say that the account, and not the moment, is why?"""
+    return any(code.decode() in SPENT for code in _CODE.findall(body))
+
+
+def is_final(status: int, headers: Mapping[str, str], body: bytes) -> bool:
+    """It says: not now; and that coming again would not help."""
+    if status not in REFUSED and status != UNAVAILABLE:
+        return False
+    return headers.get("x-should-retry", "").strip().lower() == "false" or is_spent(body)
 
 
 def why_waiting(failure: HttpFailure) -> Literal["rate_limited", "overloaded", "unreachable"]:

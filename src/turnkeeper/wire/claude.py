@@ -27,7 +27,8 @@ from turnkeeper.core import signals as s
 from turnkeeper.wire import claude_lines as c
 from turnkeeper.wire.codec import Frame
 from turnkeeper.wire.framing import LINE_MAX
-from turnkeeper.wire.linecodec import UNREADABLE, LineCodec, read, shown, value
+from turnkeeper.wire.linecodec import UNREADABLE, LineCodec, read, value
+from turnkeeper.wire.noise import shown
 from turnkeeper.wire.speech import Speech
 
 LOST = ("No conversation found", "--resume requires")

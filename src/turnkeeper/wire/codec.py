@@ -2,8 +2,9 @@
 
 Decides nothing; it is the shape that `drivers` stand on. It must not know pipes or keepers.
 Invariant: a codec is a function of the bytes fed to it and the intents encoded, in order: feeding
-the same bytes again, split anywhere, gives the same signals; frame ids are the same every time, so
-that a frame sent twice is recognised.
+the same bytes again, split anywhere, gives the same signals, but that heartbeats which follow each
+other in one `feed` are one; frame ids are the same every time, so that a frame sent twice is
+recognised.
 
 To take up a process in mid-life: a new codec, `open` (or `begin`, where the turn is not the
 process's first; codecs whose protocol needs the conversation's id take it when they are made), then
@@ -50,8 +51,8 @@ class Codec(Protocol):
 
     def feed(self, data: bytes) -> list[Heard]:
         """Bytes of the agent's stdout, in order, split anywhere. Never raises: what breaks its
-        protocol is heard as `Broken`, and nothing after it is heard at all; a stray line that was
-        never meant for us is a sign of life and no more."""
+        protocol is heard as `Broken`, and nothing after it is heard at all; stray lines that were
+        never meant for us are a sign of life and no more, up to the bounds of `wire.noise`."""
 
     def encode(self, frame: int, intent: Intent) -> list[Frame]:
         """The frames for the core's frame `frame` (the last one's id is `str(frame)`, unless the

@@ -91,7 +91,7 @@ class RpcCodec(LineCodec):
 
     def _response(self, said: _Line) -> None:
         """An answer to what we never asked, or to a line that it could not read, is no news."""
-        number = read(_number, said.id)
+        number = read(_number, said.id) if said.id else None
         if number is None or (number <= AFRESH and number not in self._due):
             return
         self._due.discard(number)

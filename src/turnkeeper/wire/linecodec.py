@@ -1,8 +1,9 @@
 """What all codecs of JSON lines share: framing, noise, breakage, and who is spoken of.
 
 Decides which line is a stray one, which is a broken one, and that a broken stream is never heard
-again. It must not know any agent's words. Invariant: every line that is read and means nothing is
-one `Heartbeat`: bytes prove life and nothing else.
+again. It must not know any agent's words. Invariant: lines that are read and mean nothing are a
+`Heartbeat`, one for all that follow each other in one reading: bytes prove life and nothing else,
+and much that means nothing is no more than little.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from turnkeeper.core import signals as s
 from turnkeeper.core.signals import AgentSignal
 from turnkeeper.wire.codec import Frame, Heard
 from turnkeeper.wire.framing import LINE_MAX, Lines, NotText, Oversize
+from turnkeeper.wire.noise import Noise, shown
 
 T = TypeVar("T")
 
@@ -23,7 +25,6 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding may raise. A `msgspec.ValidationError` among them: JSON of another shape."""
 
 HEARTBEAT = s.Heartbeat()
-SHOWN_CHARS = 200
 
 
 class LineCodec:
@@ -32,6 +33,7 @@ class LineCodec:
     def __init__(self, *, line_max: int = LINE_MAX) -> None:
         self._line_max = line_max
         self._lines = Lines(line_max)
+        self._noise = Noise()
         self._placed = False
         self._run = ""
         self._over = False
@@ -40,20 +42,25 @@ class LineCodec:
         self._owed: list[Frame] = []
 
     def feed(self, data: bytes) -> list[Heard]:
-        for item in self._lines.feed(data):
+        out, noise = self._out, self._noise
+        for item in self._lines.feed(data) if not self._broken else ():
+            before = len(out)
+            if not isinstance(item, bytes):
+                self._fault(item)
+            elif item.startswith(b"{") or item.lstrip().startswith(b"{"):
+                self._line(item)
+                if not noise.clean:
+                    noise.sense()
+            else:
+                self._stray(item)
             if self._broken:
                 break
-            before = len(self._out)
-            if isinstance(item, bytes):
-                self._line(item)
-            else:
-                self._fault(item)
-            if len(self._out) == before:
-                self._out.append(HEARTBEAT)
-        if not self._out:
+            if len(out) == before and not (out and out[-1] is HEARTBEAT):
+                out.append(HEARTBEAT)
+        if not out:
             return []
-        signals, self._out = tuple(self._out), []
-        return [Heard(self._run, signals, self._lines.consumed)]
+        self._out = []
+        return [Heard(self._run, tuple(out), self._lines.consumed)]
 
     def owed(self) -> list[Frame]:
         owed, self._owed = self._owed, []
@@ -61,6 +68,7 @@ class LineCodec:
 
     def _turn_to(self, run: str, at: int) -> None:
         """From here on the stream is about `run`."""
+        self._noise = Noise(spoken=at > 0)
         if not self._placed:
             self._placed = True
             self._lines = Lines(self._line_max, at)
@@ -79,6 +87,13 @@ class LineCodec:
         self._broken = True
         self._out.append(s.Broken("protocol_error", detail, retry))
 
+    def _stray(self, line: bytes) -> None:
+        """A line that was never meant for us."""
+        broken = self._noise.stray(line)
+        if broken is not None:
+            self._broken = True
+            self._out.append(broken)
+
     def _fault(self, item: Oversize | NotText) -> None:
         self._broken = True
         if isinstance(item, Oversize):
@@ -92,9 +107,8 @@ class LineCodec:
         """A line that is JSON, of a shape that we do not know."""
 
     def _garbled(self, line: bytes, fault: Exception) -> bytes | None:
-        """A line that could not be read: noise, or broken; or else what it must have meant."""
-        if not line.lstrip().startswith(b"{"):
-            return None
+        """A line that could not be read: broken, or of a shape that we do not know; or else what it
+        must have meant."""
         if isinstance(fault, msgspec.ValidationError) and _is_json(line):
             self._misshapen(line)
             return None
@@ -111,12 +125,6 @@ def _is_json(line: bytes) -> bool:
     except UNREADABLE as fault:
         return isinstance(fault, msgspec.ValidationError)
     return True
-
-
-def shown(line: bytes) -> str:
-    """The beginning of a line, for people."""
-    head = line[:SHOWN_CHARS].decode("utf-8", "replace")
-    return head if len(line) <= SHOWN_CHARS else head + "…"
 
 
 def read(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | None:

@@ -18,6 +18,7 @@ from turnkeeper.core.effects import Answer, Intent, Interrupt, Say, SteerIn
 from turnkeeper.core.signals import AgentSignal
 from turnkeeper.wire.codec import Frame, Heard
 from turnkeeper.wire.framing import Item, Lines, NotText, Oversize
+from turnkeeper.wire.noise import Noise
 
 LINE_BYTES: Final = 4 << 20
 """The longest line; the worker's own are far shorter (`worker.stdio.VALUE_CHARS`)."""
@@ -65,6 +66,8 @@ class InterruptLine(msgspec.Struct, frozen=True, tag_field="do", tag="interrupt"
     run: str
 
 
+HEARTBEAT = s.Heartbeat()
+
 _decode = msgspec.json.Decoder(Line).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -76,6 +79,7 @@ class WorkerCodec:
         self._session = session
         self._run = ""
         self._lines = Lines(LINE_BYTES)
+        self._noise = Noise()
         self._broken = False
 
     def open(self, run: str, conversation: str | None, cwd: str) -> list[Frame]:
@@ -85,6 +89,7 @@ class WorkerCodec:
         if not self._run:
             self._lines = Lines(LINE_BYTES, at)
         self._run = run
+        self._noise = Noise(spoken=at > 0)
         return [Frame(f"begin.{run}", _line(Begin(run, self._session)))]
 
     def feed(self, data: bytes) -> list[Heard]:
@@ -95,9 +100,12 @@ class WorkerCodec:
         while start < len(data) and not self._broken:
             stop = data.find(b"\n", start) + 1 or len(data)
             for item in self._lines.feed(data[start:stop]):
-                line = _read(item)
+                line = self._read(item)
                 self._broken = isinstance(line.signal, s.Broken)
-                heard.append((line.run or self._run, line.signal, self._lines.consumed))
+                run, end = line.run or self._run, self._lines.consumed
+                if heard and heard[-1][:2] == (run, HEARTBEAT) == (run, line.signal):
+                    heard.pop()  # signs of life that follow each other are one
+                heard.append((run, line.signal, end))
             start = stop
         return [_joined(list(group)) for _, group in groupby(heard, key=itemgetter(0))]
 
@@ -108,6 +116,14 @@ class WorkerCodec:
     def owed(self) -> list[Frame]:
         return []
 
+    def _read(self, item: Item) -> Line:
+        """What a line says. Whatever begins with no brace was printed by something that ran before
+        the worker had its pipes: a sign of life and no more."""
+        if isinstance(item, bytes) and not item.startswith(b"{"):
+            return Line(self._noise.stray(item) or HEARTBEAT)
+        self._noise.sense()
+        return _read(item)
+
 
 def _joined(heard: list[tuple[str, AgentSignal, int]]) -> Heard:
     run, _, end = heard[-1]
@@ -115,8 +131,6 @@ def _joined(heard: list[tuple[str, AgentSignal, int]]) -> Heard:
 
 
 def _read(item: Item) -> Line:
-    """What a line says. Whatever begins with no brace was printed by something that ran before the
-    worker had its pipes: a sign of life and no more."""
     match item:
         case Oversize():
             detail = f"the worker wrote a line of more than {item.line_max} bytes"
@@ -124,8 +138,6 @@ def _read(item: Item) -> Line:
         case NotText():
             return Line(s.Broken("protocol_error", f"the worker wrote no UTF-8: {item.head!r}"))
         case bytes():
-            if not item.startswith(b"{"):
-                return Line(s.Heartbeat())
             try:
                 return _decode(item)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:

@@ -7,6 +7,7 @@ writes nothing but that a message was taken into a turn.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -70,7 +71,7 @@ class Inlet:
         until = time.monotonic() + SETTLE_S
         while time.monotonic() < until:
             with self._lock:
-                if not self._pending and not _is_readable(self._fd, 0):
+                if self._fd < 0 or (not self._pending and not _is_readable(self._fd, 0)):
                     return
             time.sleep(0.001)
 
@@ -136,7 +137,12 @@ class Inlet:
                 raise ValueError(unknown)
 
     def _shut_in_child(self) -> None:
-        os.close(self._fd)
+        """Once: in a child of that child the number may stand for a file of the user's."""
+        self._lock = threading.Lock()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 def _is_readable(fd: int, wait_s: float | None) -> bool:

@@ -134,6 +134,35 @@ def remembered(bench: Bench) -> list[dict[str, object]]:
     return memory.items
 
 
+SPENT = b"""{"error": {"message": "You exceeded your current quota", "type": "%s", "code": %s}}"""
+LATER = b"HTTP/1.1 429 No\r\nRetry-After: 1\r\nContent-Length: %d\r\n%s\r\n%s"
+MONTH = b'"organization_spend_limit_exceeded"'
+OUT_OF = b'data: {"type": "error", "error": {"type": "insufficient_quota", "message": "none"}}\n\n'
+
+
+def later(body: bytes, *headers: bytes) -> bytes:
+    return LATER % (len(body), b"".join(line + b"\r\n" for line in headers), body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        (later(SPENT % (b"insufficient_quota", b"null")), "see its credit, its plan"),
+        (later(SPENT % (b"requests", MONTH)), "see its credit, its plan"),
+        (b"HTTP/1.1 402 Pay\r\nContent-Length: 2\r\n\r\n{}", "see its credit, its plan"),
+        (SSE + b"event: error\n" + OUT_OF, "see its credit, its plan"),
+        (later(b"{}", b"X-Should-Retry: false"), "asked once; send it again later"),
+    ],
+)
+@in_loop
+async def test_what_waiting_does_not_mend_is_not_waited_for(answer: bytes, advice: str) -> None:
+    async with serving(answer) as url, session(url, limits=Limits(deadline_s=20.0)) as bench:
+        outcome = await bench.turn("hello")
+        assert told(outcome) == "failed/agent_error"
+        assert advice in outcome.detail
+        assert "1 times" not in outcome.detail
+
+
 @in_loop
 async def test_a_key_that_the_api_repeats_is_not_told() -> None:
     async with serving(LEAKED) as url, session(url) as bench:
@@ -178,10 +207,12 @@ async def serving(answer: bytes) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def session(url: str, environ: dict[str, str] | None = None) -> AsyncIterator[Bench]:
+async def session(
+    url: str, environ: dict[str, str] | None = None, limits: Limits | None = None
+) -> AsyncIterator[Bench]:
     options = ChatOptions(model="scripted", url=url, key_env="MODEL_KEY")
     agent = ChatAgent(options, environ={"MODEL_KEY": KEY} if environ is None else environ)
-    bench = Bench(agent, MemoryStore(), Limits())
+    bench = Bench(agent, MemoryStore(), limits or Limits())
     bench.session = await bench.dispatcher.create(c.Create(agent="agent"))
     try:
         yield bench

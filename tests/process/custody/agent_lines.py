@@ -55,6 +55,10 @@ def main() -> None:
             os.waitpid(child, 0)
             say("tooled")
             say("done")
+        elif word == "say" and rest == "mute":
+            say("text muting")
+            os.close(1)
+            time.sleep(LIFE_S)
         elif word == "say" and rest == "freeze":
             say("text freezing")
             os.kill(os.getpid(), signal.SIGSTOP)

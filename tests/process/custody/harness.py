@@ -132,12 +132,15 @@ async def empty(custodian: Custodian) -> None:
 
 
 async def wait_nursery_gone(root: Path) -> None:
-    """The nursery leaves by itself when it has nothing to do."""
-    lock = os.open(root / "nursery.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        await wait_true(lambda: _locks(lock))
-    finally:
-        os.close(lock)
+    """The nursery leaves by itself when it has nothing to do; so does every other one."""
+    for name in os.listdir(root):
+        if not name.startswith("nursery.") or not name.endswith(".lock"):
+            continue
+        lock = os.open(root / name, os.O_RDWR)
+        try:
+            await wait_true(lambda fd=lock: _locks(fd))  # type: ignore[misc]
+        finally:
+            os.close(lock)
 
 
 def _locks(fd: int) -> bool:
@@ -178,6 +181,14 @@ def agent(*argv: str, mark: str = "", cwd: str = "/", **more: Any) -> Program:
     """A program with short clocks, marked in its environment."""
     settings = {"orphan_s": 30.0, "term_s": 0.3, **more}
     return Program(argv=argv, cwd=cwd, env={"MARK": mark, **settings.pop("env", {})}, **settings)
+
+
+def nursery_above(hold: Hold) -> int:
+    """The pid of the nursery that forked the keeper of this hold."""
+    assert hold.keeper is not None
+    keeper = procfs.stat(hold.keeper[0])
+    assert keeper is not None
+    return keeper.ppid
 
 
 def kill_keeper(hold: Hold) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from tests.process.custody.harness import (
     agent,
     empty,
     in_loop,
+    kill_keeper,
     living_with,
+    nursery_above,
     script,
     wait_nursery_gone,
 )
@@ -51,6 +54,29 @@ async def test_a_tree_is_killed_by_its_cgroup(tmp_path: Path, cgroup: Path) -> N
     assert living_with(mark) == []
     assert not own.exists()
     await empty(custodian)
+    custodian.close()
+    await wait_nursery_gone(tmp_path)
+
+
+@in_loop
+async def test_with_a_cgroup_nothing_is_left_in_doubt_when_keeper_and_nursery_are_killed(
+    tmp_path: Path, cgroup: Path
+) -> None:
+    mark = uuid.uuid4().hex
+    custodian = Custodian(tmp_path, linger_s=0.05, cgroup=cgroup)
+    witness = Witness()
+    hold = custodian.spawn("p1", agent(*script("agent_tree.py", "all", mark), mark=mark), witness)
+    await witness.wait_output(b"up\n")
+    nursery = nursery_above(hold)
+    os.kill(nursery, signal.SIGSTOP)
+    kill_keeper(hold)
+    os.kill(nursery, signal.SIGKILL)
+    await witness.wait_gone()
+    assert living_with(mark) == []
+    detail = witness.of("broken")[0][2]
+    assert "its control group was ended and is empty" in detail
+    assert "would not" not in detail
+    assert custodian.forget("p1")
     custodian.close()
     await wait_nursery_gone(tmp_path)
 

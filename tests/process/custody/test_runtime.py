@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -16,6 +19,7 @@ from tests.process.custody.linecodec import LineAgent
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits, Moment
+from turnkeeper.custody.place import claim_of
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
@@ -160,3 +164,56 @@ async def test_a_quiet_tool_lives_as_long_as_its_work_can_be_seen(
         seen = ended.outcome.evidence.sample
         assert seen is not None, "what was seen is told"
         assert seen.children == 1
+
+
+def _keepers(place: Path) -> list[int]:
+    """The keepers of what is in custody there now."""
+    claims = [claim_of(str(path)) for path in (place / "custody" / "p").iterdir()]
+    return [claim.keeper[0] for claim in claims if claim is not None]
+
+
+async def _told(at: Server, run: str) -> str:
+    ended = (await at.wait_for(run, e.RunEnded)).data
+    assert isinstance(ended, e.RunEnded)
+    return ended.outcome.detail
+
+
+@in_loop
+async def test_a_run_whose_agent_closes_its_stdout_and_goes_on_fails_and_the_next_one_works(
+    tmp_path: Path,
+) -> None:
+    mark = uuid.uuid4().hex
+    async with server(tmp_path, Limits(drain_s=0.2, term_s=0.3), mark) as at:
+        run = await at.send("mute")
+        assert await at.wait_outcome(run) == ("failed", "protocol_error")
+        assert "closed its standard output" in await _told(at, run)
+        await at.wait_for(run, e.AttemptEnded)
+        assert living_with(mark) == []
+        run = await at.send("hello")
+        assert await at.wait_outcome(run) == ("completed", "end_turn")
+
+
+@in_loop
+async def test_a_run_whose_keeper_is_told_to_go_fails_and_says_why(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    async with server(tmp_path, Limits(drain_s=0.2, term_s=0.3), mark) as at:
+        run = await at.send("hang")
+        await at.wait_for(run, e.OutputText)
+        (keeper,) = _keepers(tmp_path)
+        os.kill(keeper, signal.SIGTERM)
+        assert await at.wait_outcome(run) == ("failed", "internal")
+        assert "its keeper was told to go by SIGTERM" in await _told(at, run)
+        await at.wait_for(run, e.AttemptEnded)
+        assert living_with(mark) == []
+
+
+@in_loop
+async def test_a_run_that_finds_the_data_directory_removed_fails_and_says_what_to_do(
+    tmp_path: Path,
+) -> None:
+    async with server(tmp_path, Limits(drain_s=0.2, term_s=0.3)) as at:
+        shutil.rmtree(tmp_path / "custody")
+        run = await at.send("hello")
+        assert await at.wait_outcome(run) == ("failed", "spawn_failed")
+        assert "was removed while it was in use" in await _told(at, run)
+        (tmp_path / "custody").mkdir()

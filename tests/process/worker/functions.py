@@ -259,6 +259,22 @@ def forks(turn: SyncTurn) -> str:
     return f"child exited {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}"
 
 
+def forks_in_a_fork(turn: SyncTurn) -> str:
+    """The grandchild must still have the file that the child opened, whatever its number."""
+    child = os.fork()
+    if child == 0:
+        mine = os.open(os.devnull, os.O_RDONLY)
+        grandchild = os.fork()
+        if grandchild == 0:
+            try:
+                os.fstat(mine)
+            except OSError:
+                os._exit(9)
+            os._exit(0)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+    return f"grandchild exited {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}"
+
+
 def holds_the_gil(turn: SyncTurn) -> str:
     """One call into C that lasts at least two seconds."""
     for length in range(22, 60):

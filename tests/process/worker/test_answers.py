@@ -200,3 +200,9 @@ def test_lines_of_many_threads_stay_whole() -> None:
 def test_a_forked_child_cannot_speak_for_the_turn() -> None:
     worker, _ = one_turn("forks")
     assert worker.text() == "child exited 7"
+
+
+def test_a_fork_within_a_fork_keeps_its_files_and_makes_no_noise() -> None:
+    worker, word = one_turn("forks_in_a_fork")
+    assert (worker.text(), word) == ("grandchild exited 0", Finished())
+    assert worker.errors == b""

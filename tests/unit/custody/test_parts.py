@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody import evidence, frames, launch, procfs, reaper, record
+from turnkeeper.custody.client import SOURCE
 from turnkeeper.custody.program import (
     Program,
     allowed_environment,
@@ -210,3 +213,17 @@ def test_a_process_that_is_no_longer_that_process_gets_no_signal() -> None:
     assert reaper.send(own, 9) is False, "we would not be here"
     assert procfs.stat(1 << 30) is None
     assert procfs.descendants(1 << 30) == []
+
+
+@pytest.mark.parametrize("module", ["asker", "nursery"])
+def test_a_small_process_loads_little(module: str) -> None:
+    """Each of these costs more to load than the process needs for its work."""
+    code = (
+        f"import sys; sys.path.append({SOURCE!r}); import turnkeeper.custody.{module};"
+        " print({'asyncio', 'enum', 'json', 're', 'socket', 'subprocess', 'typing'}"
+        " & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-E", "-c", code], capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout.strip(), done.stderr) == ("set()", "")

@@ -10,13 +10,20 @@ import pytest
 from tests.helpers.shell import FakeAgent, Rig, let_pass, settle
 from turnkeeper.core import commands as c
 from turnkeeper.core import signals as s
-from turnkeeper.core.errors import INTERNAL, STORE_DOWN, StoreDown, TurnkeeperError
+from turnkeeper.core.errors import (
+    INTERNAL,
+    SHUTTING_DOWN,
+    STORE_DOWN,
+    StoreDown,
+    TurnkeeperError,
+)
 from turnkeeper.core.events import Event, OutputText
 from turnkeeper.core.limits import Moment
 from turnkeeper.core.session import Machine
 from turnkeeper.core.step import Step
 from turnkeeper.ports import Batch
 from turnkeeper.runtime.actor import OUTAGE_S, PAUSE_AT
+from turnkeeper.runtime.surroundings import Closed
 from turnkeeper.testing.virtual import run
 
 
@@ -112,6 +119,22 @@ def test_what_is_readable_is_read_before_a_stop_counts() -> None:
         answer = await rig.dispatcher.stop(accepted.run)
         assert (answer.state, answer.changed) == ("ended", False)
         assert await rig.ending(accepted.run) == "completed/end_turn"
+
+    run(main())
+
+
+def test_to_ask_how_a_run_is_doing_reads_nothing() -> None:
+    """Or else whoever asks often would have a flooding agent read before everybody else."""
+
+    async def main() -> None:
+        rig = Rig(FakeAgent(answers=False))
+        session = await rig.session()
+        accepted = await rig.dispatcher.send(session, "hello")
+        await settle()
+        polled = rig.agent.links[0].calls.count("poll")
+        for _ in range(3):
+            await rig.dispatcher.look(accepted.run)
+        assert rig.agent.links[0].calls.count("poll") == polled
 
     run(main())
 
@@ -290,6 +313,32 @@ def test_an_actor_that_another_server_has_fenced_off_lets_go_at_once() -> None:
         assert await texts(rig, session) == []
         with pytest.raises(TurnkeeperError):
             await waiting
+
+    run(main())
+
+
+def test_what_was_being_stored_when_an_actor_let_go_is_not_asked_again_by_itself() -> None:
+    """It may be in the log: only whoever asked can know whether asking again does harm."""
+
+    async def main() -> None:
+        rig = Rig(FakeAgent(outlives_server=True))
+        session = await rig.session()
+        actor = rig.dispatcher.actor_if_loaded(session)
+        assert actor is not None
+        rig.store.block()
+        stored = asyncio.ensure_future(rig.dispatcher.send(session, "being stored"))
+        await settle()
+        untaken = asyncio.ensure_future(actor.ask(c.Check()))
+        await settle()
+        await actor.close()
+        await settle()
+        assert stored.done(), "it is refused, and not asked of anybody else"
+        with pytest.raises(TurnkeeperError, match="this may have been stored") as refused:
+            await stored
+        assert refused.value.entry is SHUTTING_DOWN
+        assert not isinstance(refused.value, Closed)
+        with pytest.raises(Closed):
+            await untaken
 
     run(main())
 

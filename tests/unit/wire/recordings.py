@@ -50,6 +50,20 @@ def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[i : i + 1] for i in range(len(data))]
 
 
+def by_lines(data: bytes) -> list[bytes]:
+    return data.splitlines(keepends=True) or [b""]
+
+
+def joined(signals: list[AgentSignal]) -> list[AgentSignal]:
+    """What was heard, without what depends on how it was split: heartbeats that follow each other
+    are one."""
+    told: list[AgentSignal] = []
+    for signal in signals:
+        if not (told and told[-1] == signal == s.Heartbeat()):
+            told.append(signal)
+    return told
+
+
 @dataclass
 class Run:
     """One run of a recording: what was asked of the codec and what it heard, in order."""
@@ -335,4 +349,5 @@ def transcript(player: Player) -> str:
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or NAMES:
-        (FIXTURES / f"{name}.txt").write_text(transcript(Player(name).play()), encoding="utf-8")
+        told = transcript(Player(name, by_lines).play())
+        (FIXTURES / f"{name}.txt").write_text(told, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.wire.talk import BEAT, Talk
@@ -419,5 +420,9 @@ def test_half_a_character_as_javascript_writes_it_is_replaced() -> None:
     assert talk().hear(line) == [s.Text("a�")]
 
 
-def test_a_heartbeat_is_heard_for_every_line_without_news() -> None:
-    assert talk().hear_all(b'{"type":"keep_alive"}\n{"type":"keep_alive"}\nnoise\n') == [BEAT] * 3
+def test_lines_without_news_that_are_read_together_are_one_heartbeat() -> None:
+    heard, said = talk(), msgspec.json.encode(delta("a")) + b"\n"
+    quiet = b'{"type":"keep_alive"}\n{"type":"new_in_the_next_version"}\nnoise\n'
+    assert heard.hear_all(quiet * 100) == [BEAT]
+    assert heard.hear_all(quiet) == [BEAT]
+    assert heard.hear_all(quiet + said + quiet * 2) == [BEAT, s.Text("a"), BEAT]
