@@ -31,7 +31,8 @@ from turnkeeper.core.errors import (
     TurnkeeperError,
 )
 from turnkeeper.core.events import Event, OutputText, encode
-from turnkeeper.net.types import HttpFailure
+from turnkeeper.net.retry import wait_before_retry_s
+from turnkeeper.net.types import HttpFailure, HttpLimits, HttpRequest
 
 # Backoff -------------------------------------------------------------------------------------
 
@@ -358,6 +359,15 @@ def test_any_other_words_are_not_a_turnkeepers(status: int) -> None:
     assert isinstance(told, TurnkeeperError)
     assert told.entry is NOT_TURNKEEPER
     assert f"http://there answered {status}: '<html>Hello</html>'" in str(told)
+
+
+def test_a_refusal_for_now_is_told_after_as_many_tries_as_are_wanted() -> None:
+    refused = HttpFailure("status", "x answered 429", maybe_taken=False, status=429)
+    request = HttpRequest("POST", "http://x/")
+    for most, waits in ((0, True), (1, False), (2, True)):
+        limits = HttpLimits(refused_tries=most)
+        wait_s = wait_before_retry_s(refused, request, limits, left_s=100, chance=0.5)
+        assert (wait_s is not None) is waits
 
 
 def test_a_server_that_does_not_speak_tls_is_not_asked_again() -> None:

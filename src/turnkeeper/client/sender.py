@@ -160,8 +160,11 @@ class Sender:
         told += "; the server may have it" if maybe_taken else "; it was not sent"
         if entry.trouble:
             told += f" (the last try: {entry.trouble})"
-        fields = {"key": entry.key, "session": entry.session, "maybe_taken": maybe_taken}
-        self._settle(entry, TurnkeeperError(UNACKNOWLEDGED, told, **fields))
+        refused = TurnkeeperError(
+            UNACKNOWLEDGED, told, key=entry.key, session=entry.session,
+            maybe_taken=maybe_taken, trouble=entry.trouble,
+        )  # fmt: skip
+        self._settle(entry, refused)
         return True
 
     def nudge(self) -> None:

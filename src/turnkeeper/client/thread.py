@@ -11,7 +11,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from turnkeeper.client.shapes import AnyEvent
 from turnkeeper.client.trouble import ClientClosed
@@ -29,6 +29,37 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+class _Call(Generic[T]):
+    """One coroutine for the loop. It can be dropped at any moment, also before it was begun: an
+    interrupt may come between any two lines of the thread that asks."""
+
+    def __init__(self, doing: Coroutine[Any, Any, T]) -> None:
+        self.told: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._doing = doing
+        self._task: asyncio.Task[T] | None = None
+        self._dropped = False
+
+    def begin(self) -> None:
+        if self._dropped:
+            self._doing.close()
+            return
+        self._task = asyncio.get_running_loop().create_task(self._doing)
+        self._task.add_done_callback(self._done)
+
+    def drop(self) -> None:
+        self._dropped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.told.cancel()
+        elif (error := task.exception()) is not None:
+            self.told.set_exception(error)
+        else:
+            self.told.set_result(task.result())
+
+
 class Worker:
     """A thread with a loop. Coroutines are given to it from any other thread."""
 
@@ -44,19 +75,20 @@ class Worker:
 
     def call(self, doing: Coroutine[Any, Any, T], *, last: bool = False) -> T:
         """Its result, waiting for it. `last`: from now on nobody else is served."""
-        with self._lock:
-            if self._closing or self._loop is None:
-                doing.close()
-                raise ClientClosed
-            self._closing = last
-            future = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        call = _Call(doing)
         try:
-            return future.result()
+            with self._lock:
+                if self._closing or self._loop is None:
+                    doing.close()
+                    raise ClientClosed
+                self._closing = last
+                self._loop.call_soon_threadsafe(call.begin)
+            return call.told.result()
         except concurrent.futures.CancelledError:
             raise ClientClosed from None
         finally:
-            if not future.done():
-                future.cancel()  # Ctrl-C, while it waited
+            if not call.told.done():
+                self.soon(call.drop)  # Ctrl-C, while it waited
 
     def now(self, doing: Callable[..., T], *given: Any) -> T:
         """The same, for what does not wait."""
