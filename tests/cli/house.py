@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,21 +22,25 @@ SERVING = re.compile(r"serving at (http://\S+)")
 
 
 def tk(
-    *arguments: str | Path, data: Path | None = None, text: str = "", **environ: str
+    *arguments: str | Path,
+    data: Path | None = None,
+    text: str = "",
+    env: Mapping[str, str] | None = None,
+    **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """One command, to its end."""
     where = [] if data is None else ["--data", str(data)]
     return subprocess.run(
         [COMMAND, *map(str, arguments[:1]), *where, *map(str, arguments[1:])],
         input=text, capture_output=True, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, **environ},
+        env={**os.environ, **(env or {}), **environ},
     )  # fmt: skip
 
 
 def tk_json(*arguments: str | Path, data: Path | None = None, **environ: str) -> Any:
     """What the command said, read as JSON; it has to succeed."""
     name, *rest = arguments
-    done = tk(name, "--json", *rest, data=data, **environ)
+    done = tk(name, "--json", *rest, data=data, env=environ)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import click
@@ -83,7 +84,7 @@ async def tell_events(
 ) -> None:
     paper = Paper.of(sys.stdout)
     async with books_for(where, "turnkeeper events") as books:
-        with Hearing(note):
+        with Hearing(note) if follow else nullcontext():
             async for event in books.events(session, after, follow=follow):
                 if as_json:
                     click.echo(line_of(event))

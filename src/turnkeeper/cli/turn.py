@@ -85,10 +85,8 @@ class _Turn:
         heeded = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
         for number in heeded:
             loop.add_signal_handler(number, self._asked_to_stop, STOP_SIGNALS[number])
-        hearing = Hearing(lambda told: self._spawn(self._report.say(told)))
         try:
-            with hearing:
-                return await self._wait_outcome()
+            return await self._wait_outcome()
         finally:
             for number in heeded:
                 loop.remove_signal_handler(number)
@@ -119,7 +117,8 @@ class _Turn:
     async def _accompany(self, keeper: Keeper, run: Turn) -> Outcome:
         ticking = self._spawn(self._tick())
         try:
-            return await self._follow(keeper, run)
+            with Hearing(lambda told: self._spawn(self._report.say(told))):
+                return await self._follow(keeper, run)
         finally:
             for task in (ticking, *self._questions.values()):
                 task.cancel()
