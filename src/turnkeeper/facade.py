@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, get_args, overload
 
@@ -166,7 +167,8 @@ class Turnkeeper:
     where this one was; without, the logs are in memory and go with it. On leaving, what runs is
     stopped and what waits is kept for the next time; `leave_running` lets agents in custody go on
     for `orphan_s`, until the next one takes them up. A directory belongs to one Turnkeeper at a
-    time; those that are `shared` may use it together, each with sessions of its own.
+    time; those that are `shared` may use it together, each with sessions of its own. `database` is
+    where the logs are, if not in that directory.
     """
 
     def __init__(
@@ -177,12 +179,15 @@ class Turnkeeper:
         data: str | os.PathLike[str] | None = None,
         shared: bool = False,
         leave_running: bool = False,
+        database: str | os.PathLike[str] | None = None,
     ) -> None:
         given = compose.built_in_agents() if agents is None else agents
         self._agents = compose.check_agents(given)
         self._limits = {} if limits is None else _patch(limits)
         self._data = None if data is None else compose.check_data(data)
-        self._how = compose.Durable("leave" if leave_running else "stop", shared)
+        logs = None if database is None else Path(database)
+        leaving: compose.Leaving = "leave" if leave_running else "stop"
+        self._how = compose.Durable(leaving, shared, database=logs)
         self._running: compose.System | None = None
 
     async def __aenter__(self) -> Self:
@@ -222,12 +227,13 @@ class Turnkeeper:
         when_busy: WhenBusy = "queue",
         key: str | None = None,
         sender: str = "",
+        cwd: str = "",
         **limits: Unpack[LimitArguments],
     ) -> Run:
         """A message for a session: an existing one, a new one of that name, or (none) a new one.
 
-        `agent` says whom a new session is with. `key` makes sending again harmless: the same key
-        with the same message is the same run. Limits are for this run alone.
+        `agent` says whom a new session is with, and `cwd` where it works. `key` makes sending again
+        harmless: the same key with the same message is the same run. Limits are for this run alone.
         """
         options: dict[str, Any] = {
             "priority": _one_of("priority", priority, get_args(Priority)),
@@ -238,7 +244,7 @@ class Turnkeeper:
         }
         if not _text("text", text).strip():
             raise InvalidValue("text", text, "say something")
-        name = await self._session(session, agent)
+        name = await self._session(session, agent, _text("cwd", cwd))
         system = self._system
         return Run(system, name, await system.dispatcher.send(name, text, **options))
 
@@ -262,7 +268,7 @@ class Turnkeeper:
             raise RuntimeError("use it as: async with Turnkeeper() as tk: …")
         return self._running
 
-    async def _session(self, session: str | None, agent: str | None) -> str:
+    async def _session(self, session: str | None, agent: str | None, cwd: str) -> str:
         """The session to send to, made if there is none of that name."""
         system = self._system
         if agent is not None:
@@ -271,7 +277,7 @@ class Turnkeeper:
             told = "give 1 to 128 letters, digits and . _ : -, a letter or digit first; or none"
             raise InvalidValue("session", session, told)
         if session is None or not await system.store.head(session):
-            create = Create(agent=self._agent_for_new(agent))
+            create = Create(agent=self._agent_for_new(agent), cwd=cwd)
             try:
                 return await system.dispatcher.create(create, session)
             except TurnkeeperError as refused:

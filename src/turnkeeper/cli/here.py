@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from turnkeeper import api
-from turnkeeper.cli.reach import Found
+from turnkeeper.cli.reach import Found, placed
 from turnkeeper.cli.sides import DEFAULT_AGENT, Message
 from turnkeeper.compose import Durable, System, agents_with, built_in_agents, durable
 from turnkeeper.core import records as r
@@ -38,8 +38,9 @@ class Here:
     async def begin(self, message: Message) -> Run:
         limits: Any = message.limits
         return await self._turnkeeper.send(
-            message.session, message.text, agent=message.agent, **message.options(), **limits
-        )
+            message.session, message.text, agent=message.agent, cwd=message.cwd,
+            **message.options(), **limits,
+        )  # fmt: skip
 
 
 async def turnkeeper_for(found: Found, message: Message) -> tuple[Turnkeeper, Message]:
@@ -54,8 +55,9 @@ async def turnkeeper_for(found: Found, message: Message) -> tuple[Turnkeeper, Me
         limits={**config.limits, **message.limits},
         data=config.data,
         shared=True,
+        database=config.store.database,
     )
-    return turnkeeper, dataclasses.replace(message, agent=name)
+    return turnkeeper, placed(dataclasses.replace(message, agent=name), config)
 
 
 async def _agent_of(found: Found, session: str | None) -> str | None:

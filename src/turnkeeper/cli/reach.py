@@ -130,7 +130,9 @@ async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
         await check_there(there)
         client = await stack.enter_async_context(client_of(there, STAYING))
         told = f"through the server {there.base} ({there.how})"
-        yield Running(There(client), placed(message, found, there), told)
+        if there.near:
+            message = placed(message, found.config)
+        yield Running(There(client), message, told)
 
 
 async def _in_process(found: Found, message: Message, stack: AsyncExitStack) -> Running:
@@ -140,11 +142,9 @@ async def _in_process(found: Found, message: Message, stack: AsyncExitStack) -> 
     return Running(Here(await stack.enter_async_context(turnkeeper)), message)
 
 
-def placed(message: Message, found: Found, there: Server) -> Message:
-    """A new session works in the folder where we are, if the server is on this machine and the
-    operator did not say another."""
-    table = found.config.agents.get(message.agent or "", {})
-    if not there.near or "cwd" in table:
+def placed(message: Message, config: Config) -> Message:
+    """A new session works in the folder where we are, if the operator did not say another."""
+    if "cwd" in config.agents.get(message.agent or "", {}):
         return message
     return dataclasses.replace(message, cwd=os.getcwd())
 

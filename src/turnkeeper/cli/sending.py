@@ -29,7 +29,9 @@ async def send_message(where: Where, message: Message, *, wait: bool, as_json: b
     async with client_of(there, STAYING) as client:
         if message.agent is None and message.session is not None:
             await client.session(message.session)  # a new one needs --agent: a slip makes none
-        run = await There(client).begin(placed(message, found, there))
+        if there.near:
+            message = placed(message, found.config)
+        run = await There(client).begin(message)
         if as_json:
             say_json(
                 {"session": run.session, "message_id": run.message, "run_id": run.id,
