@@ -6,13 +6,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 SEEDS  ?= 1000
 FIRST  ?= 0
+KILLS  ?= 200
 ARGS   ?=
 
 BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-agents check bench sim diagram conformance format clean force
+.PHONY: help setup run test test-agents check bench sim campaign diagram conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -52,6 +53,9 @@ bench: $(READY) ## Measure what is promised about cost (ARGS=supervise for that 
 
 sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 	$(BIN)/python -m turnkeeper.testing.simulator --seeds $(SEEDS) --first $(FIRST) $(ARGS)
+
+campaign: $(READY) ## Kill the server KILLS times under load, and judge what is left
+	$(BIN)/python -m tests.campaign --kills $(KILLS) $(ARGS)
 
 diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew
 	$(BIN)/python -m scripts.diagram
