@@ -22,6 +22,7 @@ from tests.campaign import marks, stories
 from tests.campaign.evidence import Evidence
 from tests.campaign.judge import Violation, judge
 from tests.campaign.killer import Killer
+from tests.campaign.own_client import OwnClients
 from tests.campaign.people import People
 from tests.campaign.plain import NoAnswer, ask
 from tests.campaign.plan import AGENTS, Plan
@@ -92,6 +93,7 @@ class Campaign:
         self._scene = Scene(self.killer.hint)
         around = (self.server.address, self.record, self._scene, self.killer.hint)
         self._people, self._watchers = People(*around), Watchers(*around)
+        self._own = OwnClients(*around[:3], self._people)
         self._tasks: list[asyncio.Task[None]] = []
         self._sessions = [f"{x}-{n}" for x in AGENTS for n in range(settings.sessions_each)]
 
@@ -125,12 +127,14 @@ class Campaign:
             self._begin(watchers.by_stream(f"sse-{number}", session, chance, first=True))
         self._begin(watchers.by_socket("ws-1", names, self._new_chance()))
         self._begin(watchers.by_socket("ws-2", names[::2], self._new_chance()))
-        self._begin(watchers.by_client("client-1", names[::2]))
-        self._begin(watchers.by_client("client-2", names[1::3]))
+        self._begin(self._own.watch("client-1", names[::2]))
+        self._begin(self._own.watch("client-2", names[1::3]))
         for number in range(self._settings.senders):
             plan = Plan(f"c{number}", self._new_chance())
-            self._begin(people.send_on(plan, names, self._new_chance()))
-        self._begin(people.stop_on(names, self._new_chance()))
+            people.begin(people.send_on(plan, names, self._new_chance()))
+        plan = Plan("own", self._new_chance())
+        people.begin(self._own.send_on(plan, names, self._new_chance()))
+        people.begin(people.stop_on(names, self._new_chance()))
         self._begin(people.answer_on(self._new_chance()))
 
     def _begin(self, doing: Coroutine[Any, Any, None]) -> None:

@@ -27,28 +27,28 @@ Rule = Callable[[Evidence], Iterator[str]]
 def lost(evidence: Evidence) -> Iterator[str]:
     """Every acknowledged message is in the log, as it was acknowledged."""
     for ack in evidence.record.acks:
-        message = evidence.record.messages[ack.token]
-        log, answer = evidence.stories.logs.get(message.session, ()), ack.answer
-        at = answer["seq"] - 1
-        event = log[at] if at < len(log) else None
-        if event is None or event["kind"] != "message.accepted":
-            yield f"{message.token}: acknowledged as {answer}, and the log has {event}"
+        message, answer = evidence.record.messages[ack.token], ack.answer
+        found = evidence.stories.messages.get(answer["message_id"])
+        if found is None or found.session != message.session:
+            yield f"{message.token}: acknowledged as {answer}, and not in the log"
             continue
-        data = event["data"]
-        said = (data["message"], data["run"], data["text"], data.get("key"))
-        if said != (answer["message_id"], answer["run_id"], message.text, message.key):
+        data, seq = found.data, answer.get("seq", found.accepted["seq"])
+        said = (found.accepted["seq"], data["run"], data["text"], data.get("key"))
+        if said != (seq, answer["run_id"], message.text, message.key):
             yield f"{message.token}: acknowledged as {answer}, and the log has {data}"
 
 
 def answers(evidence: Evidence) -> Iterator[str]:
     """The same key and body have the same answer, always; another body is a conflict."""
-    told: dict[str, set[tuple[object, ...]]] = defaultdict(set)
+    told: dict[tuple[str, str], set[object]] = defaultdict(set)
     for ack in evidence.record.acks:
         if evidence.record.messages[ack.token].key is not None:
-            told[ack.token].add(tuple(ack.answer[name] for name in ACCEPTED_FIELDS))
-    for token, different in told.items():
+            for name in ACCEPTED_FIELDS:
+                if name in ack.answer:
+                    told[ack.token, name].add(ack.answer[name])
+    for (token, name), different in told.items():
         if len(different) > 1:
-            yield f"{token}: answered {sorted(map(str, different))}"
+            yield f"{token}: {name} was answered as {sorted(map(str, different))}"
     for asked in evidence.record.of("conflict"):
         if asked.status != 409:
             yield f"{asked.name}: another body under its key was answered {asked.status}"
@@ -73,7 +73,8 @@ def watching(evidence: Evidence) -> Iterator[str]:
 
 
 def told(evidence: Evidence) -> Iterator[str]:
-    """The lists of the last server, and what is exported, say what the logs say."""
+    """The lists of the last server, what was waited for and what is exported say what the logs
+    say."""
     runs = evidence.stories.runs
     listed = Counter(found["id"] for found in evidence.told)
     for name in {*runs, *listed}:
@@ -84,6 +85,10 @@ def told(evidence: Evidence) -> Iterator[str]:
         said = found["outcome"] or {}
         if (said.get("kind"), said.get("reason")) != (outcome.get("kind"), outcome.get("reason")):
             yield f"{found['id']}: listed as {said}, and the log has {outcome}"
+    for waited in evidence.record.of("wait"):
+        outcome = runs[waited.name].outcome
+        if waited.answer != {"kind": outcome.get("kind"), "reason": outcome.get("reason")}:
+            yield f"{waited.name}: ended as {waited.answer}, it was told, and the log has {outcome}"
     for session, lines in evidence.exported.items():
         if lines != evidence.lines[session]:
             yield f"{session}: {len(lines)} lines are exported: {lines[:1]!r}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -36,16 +37,16 @@ class People:
         self.over = False
 
     async def wait_done(self, within_s: float) -> None:
-        """Until everything that was begun is answered."""
-        while self._later:
-            done, late = await asyncio.wait(self._later, timeout=within_s)
-            if late and not done:
-                self._record.faults.append(f"{len(late)} requests were never answered")
-                for task in late:
-                    task.cancel()
-                return
+        """Until everybody who was begun has an answer."""
+        until = time.monotonic() + within_s
+        while self._later and (left_s := until - time.monotonic()) > 0:
+            await asyncio.wait(self._later, timeout=left_s)
+        if self._later:
+            self._record.faults.append(f"{len(self._later)} who asked were never done")
+            for task in self._later:
+                task.cancel()
 
-    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+    def begin(self, doing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(doing)
         self._later.add(task)
         task.add_done_callback(self._done)
@@ -67,7 +68,7 @@ class People:
                 over_socket = chance.random() < 0.3
                 sent = [self.insist(message, over_socket=over_socket) for _ in range(copies)]
                 await asyncio.gather(*sent)
-                self._begin(self._follow_up(message, chance))
+                self.begin(self._follow_up(message, chance))
             await asyncio.sleep(chance.uniform(0.0, PAUSE_S))
 
     async def insist(self, message: Message, *, over_socket: bool = False) -> None:
@@ -135,7 +136,7 @@ class People:
             await asyncio.sleep(chance.uniform(0.5, 3.0))
             run = self._scene.running.get(chance.choice(sessions))
             if run is not None and not self.over:
-                self._begin(self._stop(run))
+                self.begin(self._stop(run))
 
     async def _stop(self, run: str) -> None:
         self._record.asked.append(Asked("stop", run, "asked", 0))
@@ -164,7 +165,7 @@ class People:
             many = chance.choices((0, 1, 2, 3), (6, 64, 22, 8))[0]
             for _ in range(many):
                 wait_s, allow = chance.uniform(0.0, 0.3), chance.random() < 0.7
-                self._begin(self._answer(question, allow, wait_s))
+                self.begin(self._answer(question, allow, wait_s))
 
     async def _answer(self, question: str, allow: bool, wait_s: float) -> None:
         await asyncio.sleep(wait_s)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from turnkeeper.core.events import Priority, WhenBusy
+
 ACCEPTED_FIELDS = ("message_id", "run_id", "seq", "position")
 """What an acknowledgement says, however often it is given."""
 
@@ -24,8 +26,8 @@ class Message(NamedTuple):
     session: str
     text: str
     key: str | None
-    priority: str = "person"
-    when_busy: str = "queue"
+    priority: Priority = "person"
+    when_busy: WhenBusy = "queue"
 
     @property
     def body(self) -> dict[str, str]:

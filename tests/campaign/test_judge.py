@@ -63,6 +63,7 @@ def evidence(events: list[dict[str, Any]] | None = None) -> Evidence:
             Asked("answer", "a_1.1", "allow", 200),
             Asked("answer", "a_1.1", "deny", 409),
             Asked("conflict", "c1", "", 409),
+            Asked("wait", "r_1", "", 200, OUTCOME),
         ],
         watches=[Watch("w", "sse", SESSION, list(enumerate(lines, 1)))],
     )
@@ -109,7 +110,9 @@ def swap_starts(events: list[dict[str, Any]]) -> None:
 
 PLANTED: list[tuple[str, str, Planted]] = [
     ("lost", "an acknowledged message is not in the log", changed(
-        lambda e: e.record.acks.append(Ack("c1", {**e.record.acks[0].answer, "seq": 99}, 1.0, 1)))),
+        lambda e: e.record.acks[2].answer.update(message_id="m_9"))),
+    ("lost", "it is at another place in the log", changed(
+        lambda e: e.record.acks[2].answer.update(seq=4))),
     ("lost", "it is there as something else", changed(
         lambda e: e.record.messages.update(c2=Message("c2", SESSION, "c2 count 9 9", None)))),
     ("run twice", "it was executed twice in one attempt", changed(
@@ -155,6 +158,8 @@ PLANTED: list[tuple[str, str, Planted]] = [
         lambda e: e.marks["c1"].insert(1, Mark("tool", 1, 8.2)))),
     ("told", "the last server tells another story", changed(
         lambda e: e.told.__setitem__(0, {"id": "r_1", "outcome": None}))),
+    ("told", "who waited was told another end", changed(
+        lambda e: e.record.asked.append(Asked("wait", "r_2", "", 200, OUTCOME)))),
     ("told", "a run is not listed", changed(lambda e: e.told.pop())),
     ("told", "a line is not exported", changed(
         lambda e: e.exported.update({SESSION: e.lines[SESSION][1:]}))),

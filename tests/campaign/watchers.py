@@ -1,4 +1,4 @@
-"""Those who watch: over server-sent events, over a WebSocket, and with our own client.
+"""Those who watch, over server-sent events and over WebSockets.
 
 Decide when they come back, and from which cursor: always the last event they have. They must not
 know what the events mean. Invariant: whatever comes is kept as it came; nothing is sorted out here.
@@ -17,8 +17,6 @@ from tests.campaign import plain
 from tests.campaign.plain import Address
 from tests.campaign.records import Record, Watch
 from tests.campaign.scene import Hint, Scene
-from turnkeeper.client import Client, Options
-from turnkeeper.core.events import Event, encode
 
 BACK_S = 0.1
 LEAVES = 0.01
@@ -100,21 +98,6 @@ class Watchers:
         if told.type == "events":
             seen = watches[told.session].seen
             seen.extend((_numbered.decode(line).seq, bytes(line)) for line in told.events)
-
-    async def by_client(self, name: str, sessions: list[str]) -> None:
-        """Our own client: it comes back by itself, and nobody helps it."""
-        options = Options(retry_first_s=0.02, retry_longest_s=0.5)
-        url = f"http://127.0.0.1:{self._address.port}"
-        token = self._address.token or None
-        async with Client(url, token=token, options=options) as client:
-            await asyncio.gather(
-                *(self._follow(client, self._watch(name, "client", x)) for x in sessions)
-            )
-
-    async def _follow(self, client: Client, watch: Watch) -> None:
-        async for event in client.events(watch.session):
-            assert isinstance(event, Event), event
-            watch.seen.append((event.seq, encode(event)))
 
 
 def _subscribe(watch: Watch) -> str:
