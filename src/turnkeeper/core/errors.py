@@ -187,32 +187,17 @@ _ending(
 
 INVALID = _add(Code("TK-501", "a value is not allowed", "nothing was stored or run", 400, -32602))
 UNKNOWN_SESSION = _add(
-    Code(
-        "TK-502",
-        "there is no such session",
-        "check the id; a session is there from its creation on",
-        404,
-        -32004,
-    )
-)
+    Code("TK-502", "there is no such session",
+         "check the id; a session is there from its creation on", 404, -32004)
+)  # fmt: skip
 UNKNOWN_RUN = _add(
-    Code(
-        "TK-503",
-        "there is no such run",
-        "check the id; message.accepted names the run",
-        404,
-        -32004,
-    )
-)
+    Code("TK-503", "there is no such run",
+         "check the id; message.accepted names the run", 404, -32004)
+)  # fmt: skip
 UNKNOWN_APPROVAL = _add(
-    Code(
-        "TK-504",
-        "there is no such approval",
-        "check the id; approval.requested names it",
-        404,
-        -32004,
-    )
-)
+    Code("TK-504", "there is no such approval",
+         "check the id; approval.requested names it", 404, -32004)
+)  # fmt: skip
 KEY_CONFLICT = _add(
     Code("TK-505", "this idempotency key was used for another message",
          "use a new key for a new message", 409, -32009)
@@ -221,14 +206,9 @@ QUEUE_FULL = _add(
     Code("TK-506", "the session's queue is full", "wait for a run to end, or stop one", 429, -32029)
 )
 SETTLED = _add(
-    Code(
-        "TK-507",
-        "this approval is already settled",
-        "nothing is to be done: the first answer stands",
-        409,
-        -32009,
-    )
-)
+    Code("TK-507", "this approval is already settled",
+         "nothing is to be done: the first answer stands", 409, -32009)
+)  # fmt: skip
 STORE_DOWN = _add(
     Code("TK-508", "the store cannot be written",
          "send again with the same idempotency key; see the server's disk", 503, -32003)
