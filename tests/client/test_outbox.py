@@ -263,7 +263,7 @@ def test_a_posted_message_that_is_refused_is_logged(caplog: pytest.LogCaptureFix
 
     with caplog.at_level(logging.WARNING, logger="turnkeeper.client"):
         run(body)
-    assert "message lost was not sent: TK-502" in caplog.text
+    assert "message lost was refused: TK-502" in caplog.text
 
 
 def test_senders_that_wait_are_told_when_the_client_is_closed() -> None:

@@ -1,24 +1,27 @@
 """What the documents show is what happens: their commands and programs are run.
 
 A `console` block is played at a terminal, line by line after `$ `. A `python` block that is a whole
-program is run, and its output is that of the `text` block that follows, if one does. One that has
-tests is given to pytest. In what is shown, `…` stands for anything.
+program is run, and its output is that of the `text` block that follows, if one does; one that uses
+the client finds a server in its environment. One that has tests is given to pytest. In what is
+shown, `…` stands for anything.
 """
 
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.cli.house import house
 from tests.helpers.terminal import COMMAND, TIMEOUT_S, terminal
 from tests.tidy.source import REPO
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+PROGRAM = re.compile(r"^ *(?:(?:asyncio|virtual)\.run\(\w+\(\)\)|main\(\))$", re.M)
 DOCUMENTS = [
     "README.md",
     *sorted(path.relative_to(REPO).as_posix() for path in (REPO / "docs").rglob("*.md")),
@@ -38,7 +41,7 @@ def programs() -> list[tuple[str, str, str | None]]:
     for document in DOCUMENTS:
         all_of_it = [*blocks(document), ("", "")]
         for (kind, text), (next_kind, next_text) in pairwise(all_of_it):
-            if kind == "python" and re.search(r"^ *(asyncio|virtual)\.run\(\w+\(\)\)$", text, re.M):
+            if kind == "python" and PROGRAM.search(text):
                 found.append((document, text, next_text if next_kind == "text" else None))
     return found
 
@@ -79,11 +82,24 @@ def test_a_terminal_session_in_a_document_is_what_happens(document: str, session
             assert looks_like(shown, at.text), f"{document}: {typed}\n{at.text}"
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A server for the programs that need one, which find it in their environment."""
+    with house(tmp_path_factory.mktemp("documents") / "data") as home:
+        token = (home.data / "token").read_text(encoding="utf-8").strip()
+        yield {"TURNKEEPER_URL": home.url, "TURNKEEPER_TOKEN": token}
+
+
 @pytest.mark.parametrize(("document", "program", "shown"), programs(), ids=_numbered(programs()))
-def test_a_program_in_a_document_runs(document: str, program: str, shown: str | None) -> None:
+def test_a_program_in_a_document_runs(
+    document: str, program: str, shown: str | None, request: pytest.FixtureRequest
+) -> None:
+    needs_server = "from turnkeeper.client import" in program
+    found: dict[str, str] = request.getfixturevalue("server") if needs_server else {}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S,
+        env={**os.environ, **found},
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), document
     if shown is not None:
         assert looks_like(shown, done.stdout), f"{document}:\n{done.stdout}"

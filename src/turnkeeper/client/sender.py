@@ -233,8 +233,11 @@ class Sender:
             self._tries.pop(entry, None)
             self._news.set()
         self._backoff.reset()
-        if self.outbox.remove(entry):
-            self._settle(entry, accepted)
+        if not self.outbox.remove(entry):
+            return
+        if isinstance(accepted, Exception) and not self._known[entry].watched:
+            log.warning("message %s was refused: %s", entry.key, accepted)
+        self._settle(entry, accepted)
 
     def _again(self, entry: Entry, hitch: Hitch) -> None:
         """This session alone waits if the server was there; else all do."""
@@ -255,9 +258,7 @@ class Sender:
         outgoing = self._known.pop(entry)
         if isinstance(how, Exception):
             outgoing.settled.set_exception(how)
-            outgoing.settled.exception()  # it is told here, or to whoever waits
-            if not outgoing.watched:
-                log.warning("message %s was not sent: %s", entry.key, how)
+            outgoing.settled.exception()  # whoever asks for it is told, and it may be nobody
         else:
             outgoing.settled.set_result(how)
         if not len(self.outbox):
