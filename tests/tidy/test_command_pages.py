@@ -1,0 +1,149 @@
+"""The pages of the command line and of the configuration say what the program has, and no more."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+from tests.tidy.source import REPO
+from turnkeeper.cli.app import cli
+from turnkeeper.config.keys import DRIVERS, SECTIONS, TOP, TokenKeys
+from turnkeeper.drivers.a2a_remote import A2AOptions
+from turnkeeper.drivers.acp import AcpOptions
+from turnkeeper.drivers.chat_apis import ChatOptions
+from turnkeeper.drivers.claude import ClaudeOptions
+from turnkeeper.drivers.codex import CodexOptions
+from turnkeeper.drivers.python import PythonOptions
+
+CONFIGURATION = (REPO / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+COMMANDS = (REPO / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+ROW = re.compile(r"^\| `([\w.]+)` \| (.*?) \| .+ \|$", re.M)
+
+OF_DRIVERS: dict[str, set[str]] = {
+    "claude": set(ClaudeOptions.__struct_fields__),
+    "codex": set(CodexOptions.__struct_fields__),
+    "acp": set(AcpOptions.__struct_fields__),
+    "python": {"target", *PythonOptions.__struct_fields__},
+    "chat": set(ChatOptions.__struct_fields__),
+    "a2a": set(A2AOptions.__struct_fields__),
+    "demo": set(),
+}
+OWN = {"driver", "limits", "warm_s", "sample_s"}
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+def keys_of_sections() -> dict[str, Any]:
+    """Every key with its default."""
+    found: dict[str, Any] = {}
+    for section, struct in SECTIONS.items():
+        for field in msgspec.structs.fields(struct):
+            found[f"{section}.{field.name}"] = field.default
+    return found
+
+
+def told_in(page: str) -> dict[str, str]:
+    """The keys in the tables of a page, with their defaults as they are written there."""
+    return {key: default.strip("`") for key, default in ROW.findall(page)}
+
+
+def written(default: Any) -> str:
+    match default:
+        case bool():
+            return str(default).lower()
+        case "":
+            return '""'
+        case ():
+            return "[]"
+        case float():
+            return f"{default:g}"
+        case _:
+            return str(default)
+
+
+def test_every_key_is_on_the_page_with_its_default() -> None:
+    told = told_in(CONFIGURATION)
+    assert {key: told.get(key) for key in keys_of_sections()} == {
+        key: written(default) for key, default in keys_of_sections().items()
+    }
+
+
+def test_every_section_has_its_heading() -> None:
+    headings = re.findall(r"^## \[(\w+)", CONFIGURATION, re.M)
+    assert [*headings, "data"] == [*(name for name in TOP if name != "data"), "data"]
+    assert "data" in told_in(CONFIGURATION)
+
+
+def test_the_page_has_no_key_that_is_not_there() -> None:
+    known = {"data", *keys_of_sections()}
+    known |= {f"tokens.NAME.{name}" for name in TokenKeys.__struct_fields__}
+    known |= {f"agents.NAME.{name}" for name in OWN}
+    known |= set().union(*OF_DRIVERS.values())
+    assert set(told_in(CONFIGURATION)) == known
+
+
+def test_a_key_that_is_missing_from_a_page_is_seen() -> None:
+    page = "| `server.host` | `127.0.0.1` | the address |\n| `log.json` | `false` | lines |\n"
+    assert told_in(page) == {"server.host": "127.0.0.1", "log.json": "false"}
+    assert "server.port" not in told_in(page)
+
+
+def test_the_drivers_are_all_known_here() -> None:
+    assert set(OF_DRIVERS) == set(DRIVERS)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_every_key_of_a_driver_is_in_its_part_of_the_page(driver: str) -> None:
+    parts = re.split(r"^### driver = ", CONFIGURATION, flags=re.M)[1:]
+    (part,) = [part for part in parts if f'"{driver}"' in part.partition("\n")[0]]
+    assert OF_DRIVERS[driver] <= set(told_in(part.partition("\n## ")[0]))
+
+
+# Commands ------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    waiting: list[tuple[str, click.Command]] = [("turnkeeper", cli)]
+    while waiting:
+        name, command = waiting.pop(0)
+        if isinstance(command, click.Group):
+            waiting += [(f"{name} {one}", below) for one, below in command.commands.items()]
+        else:
+            yield name, command
+
+
+ALL = dict(commands())
+
+
+def part_of(name: str) -> str:
+    found = COMMANDS.partition(f"\n## {name}\n")[2]
+    return re.split(r"^## ", found, flags=re.M)[0]
+
+
+def options_in(part: str) -> set[str]:
+    """What the first column of its tables names."""
+    cells = re.findall(r"^\| (`-.+?) \|", part, re.M)
+    return {word for cell in cells for word in re.findall(r"`(-{1,2}[a-z][\w-]*)", cell)}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_has_its_part_of_the_page_with_every_option(name: str) -> None:
+    options = [one for one in ALL[name].params if isinstance(one, click.Option)]
+    assert part_of(name), f"{name} is not on the page"
+    assert options_in(part_of(name)) == {word for one in options for word in one.opts}
+
+
+def test_the_page_has_no_command_that_is_not_there() -> None:
+    assert set(re.findall(r"^## (turnkeeper .*)$", COMMANDS, re.M)) == set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_says_what_it_is_for(name: str) -> None:
+    options = [one for one in ALL[name].params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+    assert ALL[name].help
