@@ -147,7 +147,8 @@ class EventStore(Protocol):
         event does not follow the log's last, or a run would end twice."""
 
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
-        """The events after `after`, at most `limit` of them."""
+        """The events after `after`, at most `limit` of them: fewer where they are large, but one at
+        least if there is one."""
 
     async def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
         """The same events as `read`, as they were encoded."""

@@ -18,6 +18,8 @@ from turnkeeper.core.events import Event, encode
 from turnkeeper.ports import EventStore
 
 TAIL_EVENTS = 1024
+TAIL_BYTES = 4 << 20
+"""What is kept in memory for those who watch a session: no more than so many, nor so much."""
 PAGE_EVENTS = 512
 BEHIND_MAX = 8192
 
@@ -38,22 +40,29 @@ class _Tail:
     """The newest events of one session, and those who watch it."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque(maxlen=TAIL_EVENTS)
-        self.lines: deque[bytes] = deque(maxlen=TAIL_EVENTS)
+        self.events: deque[Event] = deque()
+        self.lines: deque[bytes] = deque()
         """The same events, encoded."""
+        self._bytes = 0
         self.head = 0
         self.watchers: list[Watcher] = []
 
     def put(self, events: Sequence[Event], lines: Sequence[bytes]) -> None:
         if self.events and self.events[-1].seq + 1 != events[0].seq:
             self.clear()
+        lines = lines or [encode(event) for event in events]
         self.events.extend(events)
-        self.lines.extend(lines or map(encode, events))
+        self.lines.extend(lines)
+        self._bytes += sum(map(len, lines))
         self.head = max(self.head, events[-1].seq)
+        while len(self.lines) > TAIL_EVENTS or self._bytes > TAIL_BYTES:
+            self.events.popleft()
+            self._bytes -= len(self.lines.popleft())
 
     def clear(self) -> None:
         self.events.clear()
         self.lines.clear()
+        self._bytes = 0
 
     def after(self, cursor: int, found: deque[_T]) -> list[_T] | None:
         """What follows the cursor there, or none if that is no longer all here."""

@@ -32,12 +32,17 @@ async def append(store: EventStore, batch: Batch) -> None:
 
 async def is_stored(store: EventStore, batch: Batch, trouble: Exception) -> bool:
     """Whether the log has exactly these events where they belong."""
-    first = batch.events[0].seq
+    first, ours = batch.events[0].seq, list(batch.encoded())
+    found: list[bytes] = []
     try:
-        found = await store.read(batch.session, first - 1, len(batch.events))
+        while len(found) < len(ours):
+            more = await store.read(batch.session, first - 1 + len(found), len(ours) - len(found))
+            found += [encode(event) for event in more]
+            if not more:
+                break
     except StoreDown:
         return False
-    if [encode(event) for event in found] == list(batch.encoded()):
+    if found == ours:
         return True
     if isinstance(trouble, OutOfOrder):
         raise Fenced(batch.session, batch.epoch) from trouble

@@ -23,6 +23,9 @@ from turnkeeper.store.sqlite_faults import damaged, fault_of
 
 Ask: TypeAlias = Callable[["Reader"], Any]
 
+READ_BYTES = 2 << 20
+"""What one read gives at most, unless a single event is larger."""
+
 _LINES = """
 SELECT first, crc, body FROM chunks WHERE log = :log
 AND first >= ifnull((SELECT max(first) FROM chunks WHERE log = :log AND first <= :from), 0)
@@ -60,6 +63,7 @@ class Reader:
     def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
         log = self._value("SELECT n FROM logs WHERE id = ?", session)
         lines: list[bytes] = []
+        read_bytes = 0
         if log is None or limit <= 0:
             return lines
         asked = {"log": log, "from": after + 1, "limit": limit + 1}
@@ -70,7 +74,8 @@ class Reader:
             found = body.split(b"\n")
             skip = after + 1 - first
             lines += found[skip:] if skip > 0 else found
-            if len(lines) >= limit:
+            read_bytes += len(body)
+            if len(lines) >= limit or read_bytes >= READ_BYTES:
                 rows.close()
                 del lines[limit:]
                 break

@@ -8,9 +8,9 @@ import pytest
 
 from tests.helpers.shell import FakeStore, event, settle
 from turnkeeper.core.errors import GAP
-from turnkeeper.core.events import Event
+from turnkeeper.core.events import Event, OutputText
 from turnkeeper.ports import Batch
-from turnkeeper.runtime.fanout import TAIL_EVENTS, CutOff, Fanout, Watcher
+from turnkeeper.runtime.fanout import TAIL_BYTES, TAIL_EVENTS, CutOff, Fanout, Watcher
 from turnkeeper.testing.virtual import run
 
 
@@ -23,10 +23,10 @@ class Log:
         self.head = 0
         self._epoch = 0
 
-    async def write(self, count: int, *, publish: bool = True) -> list[Event]:
+    async def write(self, count: int, *, publish: bool = True, words: str = "x") -> list[Event]:
         if not self._epoch:
             self._epoch = await self.store.claim("s_1")
-        events = [event(self.head + n) for n in range(1, count + 1)]
+        events = [event(self.head + n, OutputText(words)) for n in range(1, count + 1)]
         self.head += count
         await self.store.append(Batch("s_1", self._epoch, events, unfinished=True))
         if publish:
@@ -239,5 +239,18 @@ def test_a_watcher_that_cannot_begin_is_not_kept() -> None:
         with pytest.raises(Exception, match="it is down"):
             await log.fanout.watch("s_1")
         assert log.fanout._tails == {}
+
+    run(main())
+
+
+def test_what_is_kept_for_watchers_is_bounded_in_bytes_too() -> None:
+    async def main() -> None:
+        log = Log()
+        watcher = await log.fanout.watch("s_1")
+        for _ in range(40):
+            await log.write(1, words="x" * (TAIL_BYTES // 4))
+        tail = log.fanout._tails["s_1"]
+        assert 0 < sum(map(len, tail.lines)) <= TAIL_BYTES
+        assert await take(watcher, 40) == list(range(1, 41))
 
     run(main())
