@@ -1,4 +1,4 @@
-"""The killer: ends the server with SIGKILL, at moments that a seed chooses.
+"""The killer: ends the server with SIGKILL, at moments that a seed chooses; at times politely.
 
 Decides when. It must not know what is going on, but for words that others drop as things happen:
 some of its kills are aimed at the moment just after one. Invariant: a server that is up is killed
@@ -18,6 +18,8 @@ LIFE_S = 1.0
 AIM_S = 1.0
 """So long the killer waits for what it aims at."""
 SHORTLY_S = 0.01
+POLITE = 0.08
+"""How often there is also a restart as an operator does it."""
 IN_A_ROW = 2
 """So many starts in a row may be cut: then work goes on for a while."""
 
@@ -50,7 +52,16 @@ class Killer:
         for _ in range(kills):
             await self._kill_once()
             self._server.start()
+            if self._chance.random() < POLITE:
+                await self._stop_once()
+                self._server.start()
         await self._server.wait_ready()
+
+    async def _stop_once(self) -> None:
+        """As an operator restarts it: agents go on, whoever watches comes back."""
+        await self._server.wait_ready()
+        await asyncio.sleep(self._chance.uniform(0.0, LIFE_S))
+        await self._server.stop()
 
     async def _kill_once(self) -> None:
         chance, server = self._chance, self._server

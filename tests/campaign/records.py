@@ -67,6 +67,13 @@ class Start(NamedTuple):
     ready_s: float | None
 
 
+class Stop(NamedTuple):
+    """The server was asked to go, and had gone when that was over."""
+
+    at: float
+    took_s: float
+
+
 @dataclass
 class Watch:
     """What one watcher saw of one session, in the order in which it came."""
@@ -91,6 +98,7 @@ class Record:
     asked: list[Asked] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """What a client could not make sense of, or waited for in vain."""
@@ -109,6 +117,7 @@ class Record:
             "asked": [x._asdict() for x in self.asked],
             "kills": [x._asdict() for x in self.kills],
             "starts": [x._asdict() for x in self.starts],
+            "stops": [x._asdict() for x in self.stops],
             "faults": self.faults,
         }
         path.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))

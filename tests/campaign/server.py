@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.campaign.plain import Address, NoAnswer, ask
-from tests.campaign.records import Kill, Record, Start
+from tests.campaign.records import Kill, Record, Start, Stop
 from turnkeeper.place import Place
 
 REPO = Path(__file__).parents[2]
@@ -88,18 +88,21 @@ class Server:
         process.wait()
         self._record.kills.append(Kill(time.time(), how))
 
-    async def stop(self) -> int:
-        """As an operator does; the exit code."""
+    async def stop(self) -> None:
+        """As an operator does. It has to go in time, and without complaint."""
         process, self._process = self._process, None
         if process is None:
-            return 0
+            return
         process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
         try:
-            return await asyncio.to_thread(process.wait, STOP_S)
+            code = await asyncio.to_thread(process.wait, STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
-            return -signal.SIGKILL
+            code = process.wait()
+        self._record.stops.append(Stop(time.time(), time.monotonic() - began))
+        if code != 0:
+            self._record.faults.append(f"a server that was asked to go ended with {code}")
 
     def last_words(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2000:]

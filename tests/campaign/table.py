@@ -16,8 +16,9 @@ SHOWN = 20
 
 
 def lived_through(evidence: Evidence) -> list[int]:
-    """For each run that completed, how often the server was killed during it, if it was."""
-    kills = [kill.at for kill in evidence.record.kills]
+    """For each run that completed, how often the server went during it, if it did."""
+    record = evidence.record
+    kills = [kill.at for kill in record.kills] + [stop.at for stop in record.stops]
     found = []
     for run in evidence.stories.runs.values():
         if run.outcome.get("kind") == "completed" and run.tries:
@@ -40,6 +41,8 @@ def rows(verdict: Verdict) -> list[tuple[str, object]]:
     return [
         ("kills", f"{len(record.kills)}: {aims['random']} at random, {aimed} aimed, "
                   f"{aims['start']} while starting"),
+        ("asked to go", f"{len(record.stops)} times, gone after at most "
+                        f"{max((stop.took_s for stop in record.stops), default=0.0):.2f} s"),
         ("start to ready", f"{median(ready):.2f} s median, {max(ready):.2f} s at most"),
         ("messages acknowledged", len(acked)),
         ("acknowledgements", len(record.acks)),
