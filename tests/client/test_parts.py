@@ -2,8 +2,10 @@
 
 import inspect
 import random
+import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tidy.source import REPO
+from turnkeeper import api
 from turnkeeper.api import Problem
 from turnkeeper.client import Client, Options, RawEvent, arguments
 from turnkeeper.client.address import find, path_of
@@ -19,6 +23,7 @@ from turnkeeper.client.feed import READER_EVENTS, RECENT_BYTES, Feed, Gap, Reade
 from turnkeeper.client.outbox import Entry, Outbox
 from turnkeeper.client.shapes import AnyEvent, read_event
 from turnkeeper.client.trouble import Hitch, from_answer, from_failure
+from turnkeeper.client.words import read_told
 from turnkeeper.core.errors import (
     CATALOGUE,
     INVALID,
@@ -239,6 +244,14 @@ def test_what_is_not_even_the_outline_of_an_event_is_refused() -> None:
         read_event(b'{"seq": "one"}')
 
 
+def test_a_message_that_only_a_newer_server_knows_is_passed_over() -> None:
+    assert read_told(b'{"type":"sung","tune":[1]}', "x") is None
+    assert read_told(b'{"type":"pong","key":"of c","id":"7"}', "x") == api.Pong(id="7")
+    for strange in (b"hello", b"[]", b'{"kind":"pong"}', b"\xff\xfe"):
+        with pytest.raises(TurnkeeperError, match="TK-532 x says what is no message"):
+            read_told(strange, "x")
+
+
 # Addresses -----------------------------------------------------------------------------------
 
 
@@ -388,6 +401,13 @@ def test_a_server_that_does_not_speak_tls_is_not_asked_again() -> None:
 def test_a_bound_that_is_none_is_refused_by_its_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidValue, match=name):
         Options(**{name: value})
+
+
+def test_every_option_is_on_its_page_with_its_default() -> None:
+    page = (REPO / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+_(?:s|messages|bytes))` \| ([\d.]+) \|", page, re.M)
+    defaults = {field.name: field.default for field in fields(Options)}
+    assert {name: float(value) for name, value in rows} == defaults
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from turnkeeper.client.shapes import AnyEvent
 
 READER_BYTES = 8 * 1024 * 1024
-READER_EVENTS = 20_000
-RECENT_BYTES = 256 * 1024
+READER_EVENTS = 100_000
+RECENT_BYTES = 64 * 1024
 
 
 class Gap(Exception):

@@ -24,14 +24,8 @@ from turnkeeper.client.feed import Feed, Gap, Reader
 from turnkeeper.client.opening import Opener
 from turnkeeper.client.options import Options
 from turnkeeper.client.reach import Reach, log
-from turnkeeper.client.shapes import read_event
-from turnkeeper.client.trouble import (
-    ClientClosed,
-    Hitch,
-    foreign,
-    is_passing,
-    refusal,
-)
+from turnkeeper.client.trouble import ClientClosed, Hitch, is_passing, refusal
+from turnkeeper.client.words import read_events, read_told
 from turnkeeper.core.errors import INVALID, OTHER_LOG, UNREACHABLE, TurnkeeperError
 
 LINGER_S = 5.0
@@ -40,14 +34,6 @@ SETTLED_S = 5.0
 """A connection that lived so long, or brought something new, was a good one."""
 
 _encoder = msgspec.json.Encoder()
-_told: msgspec.json.Decoder[api.Outgoing] = msgspec.json.Decoder(api.Outgoing)
-
-
-class _Typed(msgspec.Struct):
-    type: str
-
-
-_typed = msgspec.json.Decoder(_Typed)
 
 
 @dataclass(eq=False)
@@ -60,6 +46,7 @@ class _Subscription:
     """What comes is of this subscription, and not of the one before it."""
     received: bool = False
     gap_at: int = -1
+    refusals: int = 0
     retry: asyncio.TimerHandle | None = None
     asked_at: float = 0.0
 
@@ -146,6 +133,7 @@ class Link:
         self._wanted.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._died)
 
     def _subscribe(self, known: _Subscription) -> None:
         """Ask for what follows; what still comes of an older request no longer counts."""
@@ -198,6 +186,14 @@ class Link:
                 for known in list(self._subscriptions.values()):
                     self._fail(known, stands)
                 self._wanted.clear()
+
+    def _died(self, task: asyncio.Task[None]) -> None:
+        """It runs until it is cancelled. If our own mistake ended it, nobody waits for nothing."""
+        fault = None if task.cancelled() else task.exception()
+        if isinstance(fault, Exception):
+            self._task = None
+            for known in list(self._subscriptions.values()):
+                self._fail(known, fault)
 
     async def _wait(self, wait_s: float) -> None:
         self._hurry.clear()
@@ -280,6 +276,7 @@ class Link:
                 frame = await socket.recv(decode=False)
                 self._heard = loop.time()
                 self._take(frame)
+                await asyncio.sleep(0)  # those who read have their turn, however much comes
         except ConnectionClosed as closed:
             if closed.sent is not None and closed.sent.code == 1009 and not closed.rcvd_then_sent:
                 most = self._options.frame_bytes
@@ -290,11 +287,7 @@ class Link:
     # What the server says --------------------------------------------------------------------
 
     def _take(self, frame: bytes) -> None:
-        try:
-            told = _told.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-            self._check_newer(frame, str(wrong))
-            return
+        told = read_told(frame, self._opener.where)
         match told:
             case api.Events():
                 self._events(told, len(frame))
@@ -304,29 +297,16 @@ class Link:
                 self._refused(told)
             case api.Goodbye():
                 raise _Dropped(f"the server goes: {told.why}")
-            case api.Unsubscribed() | api.Reply() | api.Pong():
-                self._found()
+            case api.Unsubscribed() | api.Reply() | api.Pong() | None:
+                self.reach.found()
             case _:
                 assert_never(told)
-
-    def _check_newer(self, frame: bytes, wrong: str) -> None:
-        """A newer server may have more to say; what is not even a message is somebody else's."""
-        try:
-            _typed.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise foreign(self._opener.where, f"says what is no message: {wrong}") from None
-
-    def _found(self) -> None:
-        self.reach.found()
 
     def _events(self, told: api.Events, size: int) -> None:
         known = self._subscriptions.get(told.session)
         if known is None or not known.active:
             return
-        try:
-            events = [read_event(line) for line in told.events]
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-            raise foreign(self._opener.where, f"says what is no event: {wrong}") from None
+        events = read_events(told, self._opener.where)
         try:
             if known.feed.take(events, size):
                 self._progress = known.received = True
@@ -344,25 +324,33 @@ class Link:
         self._subscribe(known)
 
     def _subscribed(self, told: api.Subscribed) -> None:
-        self._found()
+        self.reach.found()
         known = self._by_id.get(told.id or "")
         if known is None:
             return
         if told.seq < known.feed.position:
             self._fail(known, _shorter(known, f"its last event is {told.seq}"))
         else:
-            known.active = True
+            known.active, known.refusals = True, 0
+
+    def _ask_later(self, known: _Subscription, problem: api.Problem) -> None:
+        """This session cannot be watched for now; the others can."""
+        options, loop = self._options, asyncio.get_running_loop()
+        if not known.refusals:
+            log.warning("%s: %s; it is asked again", self._opener.where, refusal(problem))
+        pause = Backoff(options.retry_first_s, options.retry_longest_s)
+        pause.failures = known.refusals
+        known.refusals += 1
+        known.retry = loop.call_later(pause.next_s(), self._subscribe, known)
 
     def _refused(self, told: api.Refused) -> None:
-        self._found()
+        self.reach.found()
         known = self._by_id.get(told.id or "")
         problem = told.problem
         if known is None:
             log.warning("%s refused something: %s", self._opener.where, refusal(problem))
         elif is_passing(problem):
-            wait_s = self._backoff.next_s()
-            loop = asyncio.get_running_loop()
-            known.retry = loop.call_later(wait_s, self._subscribe, known)
+            self._ask_later(known, problem)
         elif known.received and problem.code == INVALID.code and problem.field == "after":
             self._fail(known, _shorter(known, problem.detail))
         else:

@@ -205,7 +205,7 @@ class Sender:
             width = 1 if self._backoff.failures else WIDTH
             if now >= self._down_until:
                 while len(self._tries) < width and (entry := self.outbox.next(now)):
-                    self._tries[entry] = loop.create_task(self._try(entry))
+                    self._begin(entry)
             due = self.outbox.due() if len(self._tries) < width else None
             try:
                 until = None if due is None else max(due, self._down_until)
@@ -213,6 +213,19 @@ class Sender:
                     await self._news.wait()
             except TimeoutError:
                 pass
+
+    def _begin(self, entry: Entry) -> None:
+        task = asyncio.get_running_loop().create_task(self._try(entry))
+        self._tries[entry] = task
+        task.add_done_callback(lambda task: self._over(entry, task))
+
+    def _over(self, entry: Entry, task: asyncio.Task[None]) -> None:
+        """A try is done. If our own mistake ended it, whoever waits is told that, too."""
+        self._tries.pop(entry, None)
+        self._news.set()
+        fault = None if task.cancelled() else task.exception()
+        if isinstance(fault, Exception) and self.outbox.remove(entry):
+            self._settle(entry, fault)
 
     async def _try(self, entry: Entry) -> None:
         path = path_of("sessions", entry.session, "messages")
@@ -229,9 +242,6 @@ class Sender:
             return
         except (TurnkeeperError, ClientClosed) as refused:
             accepted = refused
-        finally:
-            self._tries.pop(entry, None)
-            self._news.set()
         self._backoff.reset()
         if not self.outbox.remove(entry):
             return
