@@ -30,6 +30,8 @@ from turnkeeper.custody.reader import Reader
 KEEPER_GRACE_S = 10.0
 """A keeper that has not confirmed a kill by then is killed itself: the nursery ends its tree."""
 TRIES = 3
+GATHER_S = 0.002
+"""What an agent says in so short a time is taken in together: each time has its own cost."""
 LOOK_S = (0.01, 0.02, 0.05, 0.1, 0.25)
 """How soon, and then how often, the exit record of a keeper that fell silent is looked for."""
 
@@ -52,6 +54,7 @@ class Hold:
         self._catching_up = program is None
         """Taken up: which frames it has had is told before anything that it said since."""
         self._listening = self._rung = False
+        self._read_at = -GATHER_S
         self._reader = Reader(pos, holder.on_output)
         self._swept_at: int | None = None
         """Nothing of the turn is left, which is told once all that it wrote is delivered."""
@@ -182,7 +185,7 @@ class Hold:
             elif not self._over:
                 self._heard(kind, body)
         if rung:
-            self._continue()
+            self._continue_soon()
 
     def _on_ended(self) -> None:
         self._house.answered(self)  # it is dead, which is an answer too
@@ -283,6 +286,7 @@ class Hold:
             return
         if self._unopened:
             self._open()
+        self._read_at = self._house.loop.time()
         until = self._hear_first()
         more = self._reader.read(until) or self._rung
         self._after_reading()
@@ -290,6 +294,15 @@ class Hold:
             self._more = self._house.loop.call_soon(self._go_on)
         elif self._record is not None and not self._paused:
             self._conclude(self._record)
+
+    def _continue_soon(self) -> None:
+        """There is more: at once, or (of an agent that talks on and on) a moment after the last
+        time, when more has come together."""
+        loop = self._house.loop
+        if self._more is None and loop.time() < self._read_at + GATHER_S and not self._listening:
+            self._more = loop.call_at(self._read_at + GATHER_S, self._go_on)
+        else:
+            self._continue()
 
     def _hear_first(self) -> int:
         """How far may be read now: what was taken before the agent said this has been told."""

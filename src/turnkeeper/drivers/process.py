@@ -30,6 +30,9 @@ SAMPLE_S = 5.0
 TAIL_CHARS = 1000
 
 
+_BOUNDARY = frozenset(s.BOUNDARY)
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent's program is called."""
 
@@ -208,7 +211,7 @@ class ProcessLink:
     def _tell(self, heard: Sequence[Heard]) -> None:
         for said in heard:
             self._pos = max(self._pos, said.end)
-            if any(isinstance(signal, s.BOUNDARY) for signal in said.signals):
+            if not _BOUNDARY.isdisjoint(map(type, said.signals)):
                 self._unwatch()
             if self._sink is not None:
                 self._sink(s.Group(self._process, said.run, said.signals, self._pos))
