@@ -194,7 +194,8 @@ class Nursery:
         """What fell to us is ended; when none is left, the truth is written down."""
         reaper.end(lambda: procfs.descendants(os.getpid(), set(self._keepers)))
         reaper.reap(self._buried)
-        if any(one.alive for one in procfs.descendants(os.getpid(), set(self._keepers))):
+        # Not even a dead one: it may have left us an orphan, behind the back of this look.
+        if procfs.descendants(os.getpid(), set(self._keepers)):
             return
         left = "; all that it kept fell to the nursery and was ended, and none is left"
         self._bereaved = [

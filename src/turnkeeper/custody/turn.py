@@ -3,6 +3,10 @@
 Decides what was there before the turn, and how what the turn started is ended. It must not know
 what a turn is about. Invariant: the agent, and what it had before the turn began, are spared by
 a sweep; every look at the tree is noted for whoever may have to find it without its keeper.
+
+Who is orphaned in the middle of a look moves to where that look has already been. So one that found
+nobody proves nothing; but a look that begins while such a one lives sees it, or the parent that it
+is being orphaned by, dead. None is left when two looks in a row saw none alive and the same dead.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ SWEEP_STEP_S = 0.02
 class Turn:
     """Belongs to the keeper of `agent`."""
 
-    __slots__ = ("_agent", "_asked", "_before", "_kill_at", "_last", "_name", "_trace", "began_at",
-                 "sweep_at")  # fmt: skip
+    __slots__ = ("_agent", "_asked", "_before", "_dead", "_kill_at", "_last", "_name", "_trace",
+                 "began_at", "sweep_at")  # fmt: skip
 
     def __init__(self, agent: int) -> None:
         self._agent = agent
@@ -29,6 +33,8 @@ class Turn:
         self._last: evidence.Look | None = None
         self._trace = Trace()
         self._asked = False
+        self._dead: set[reaper.Key] | None = None
+        """Whom the last look of a sweep saw, if none of them was alive."""
         self._kill_at = 0.0
         self.began_at = 0
         """How much the agent had written when it began."""
@@ -60,16 +66,19 @@ class Turn:
 
     def sweep(self, grace_s: float) -> None:
         """Begin to end what the turn started; it is asked first, and killed after `grace_s`."""
-        self._asked = False
+        self._asked, self._dead = False, None
         self.sweep_at = time.monotonic()
         self._kill_at = self.sweep_at + grace_s
 
     def sweep_on(self, now: float) -> bool:
         """The next step; whether nothing is left of the turn."""
-        left = [one for one in self._started() if one.alive]
+        seen = self._started()
+        left = [one for one in seen if one.alive]
+        before, self._dead = self._dead, None if left else {reaper.key(one) for one in seen}
         if not left:
-            self.sweep_at = None
-            return True
+            is_settled = self._dead == before
+            self.sweep_at = None if is_settled else time.monotonic()
+            return is_settled
         if not self._asked:
             self._asked = True
             reaper.ask(left)
