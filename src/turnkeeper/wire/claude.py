@@ -3,8 +3,9 @@
 Decides what each line means for the run, and which result is the run's. It must not know how the
 program is started or killed. Invariants:
 
-- A result belongs to a run only if a turn began (`system/init`) since the run did. So a stale one
-  never ends the next run, and an interrupt that met an idle agent leaves nothing behind.
+- Whatever is said belongs to a run only if a turn began (`system/init`) since the run did. So a
+  stale result never ends the next run, late words are not its answer, late questions are refused,
+  and an interrupt that met an idle agent leaves nothing behind.
 - The run is over when everything written for it has been answered. A steering message that comes
   while the last words are spoken becomes a turn of its own; that is known where the program says
   each line back (`--replay-user-messages`), and then the run's end waits for that turn.
@@ -69,6 +70,8 @@ class ClaudeCodec(LineCodec):
     def _reset(self) -> None:
         """A new run."""
         self._begun = False
+        self._is_after = False
+        """There was a run before, and the first turn of this one has not begun."""
         self._ready_after_turn = False
         self._written: set[int] = set()
         self._steered = False
@@ -94,8 +97,10 @@ class ClaudeCodec(LineCodec):
         return [_frame("init", line)]
 
     def begin(self, run: str, at: int) -> list[Frame]:
+        is_after = self._over or at > 0
         self._turn_to(run, at)
         self._reset()
+        self._is_after = is_after
         if self._in_turn:
             self._ready_after_turn = True
         else:
@@ -181,17 +186,22 @@ class ClaudeCodec(LineCodec):
             self._in_turn = True
             return
         self._begun = self._in_turn = True
+        self._is_after = False
         if said.session_id:
             self._out.append(s.Conversation(said.session_id))
         if self._interrupt is not None:
             self._interrupts += 1
             self._owed.append(_interrupt(f"{self._interrupt}.{self._interrupts}"))
 
+    def _is_earlier(self) -> bool:
+        """What is said now is of a turn before this run's first one."""
+        return self._ready_after_turn or self._is_after
+
     # Words and thoughts -----------------------------------------------------------------------
 
     def _stream(self, said: c.StreamEvent) -> None:
         event, parent = said.event, said.parent_tool_use_id
-        if self._ready_after_turn:
+        if self._is_earlier():
             return
         match event:
             case c.BlockDelta():
@@ -231,7 +241,7 @@ class ClaudeCodec(LineCodec):
 
     def _assistant(self, said: c.Assistant) -> None:
         content, parent = said.message.content, said.parent_tool_use_id
-        if self._ready_after_turn or isinstance(content, str):
+        if self._is_earlier() or isinstance(content, str):
             return
         for block in content:
             match block.type:
@@ -261,7 +271,7 @@ class ClaudeCodec(LineCodec):
                 self._said_back += 1
             return
         content = said.message.content
-        if self._ready_after_turn or isinstance(content, str):
+        if self._is_earlier() or isinstance(content, str):
             return
         for block in content:
             if block.type == "tool_result":
@@ -311,7 +321,7 @@ class ClaudeCodec(LineCodec):
             response = {"subtype": "error", "request_id": ref, "error": error}
             line = {"type": "control_response", "response": response}
             self._owed.append(_frame(f"refusal-{ref}", line))
-        elif self._over or self._ready_after_turn:
+        elif self._over or self._is_earlier():
             no = _permission(f"refusal-{ref}", ref, {"behavior": "deny", "message": "It is over."})
             self._owed.append(no)
         else:

@@ -118,6 +118,17 @@ def test_a_turn_that_nobody_asked_for_is_waited_out_before_the_next_run() -> Non
     assert claude.hear(INIT, result("two")) == [s.Conversation("c1"), s.Finished(text="two")]
 
 
+def test_late_words_and_questions_of_a_run_are_nothing_to_the_next_one() -> None:
+    claude = talk()
+    claude.hear(INIT, delta("one"), result("one"))
+    claude.codec.begin("r2", 100)
+    claude.write(f.Say("r2", "m2", "y"))
+    late = (delta("late"), assistant(text("later"), use("t1")), tool_result("t1"), question("q1"))
+    assert claude.hear(*late) == [s.Ready()]
+    assert [line["response"]["response"]["behavior"] for line in claude.taken()] == ["deny"]
+    assert claude.hear(INIT, delta("two")) == [s.Conversation("c1"), s.Text("two")]
+
+
 def test_a_steering_message_that_comes_too_late_is_a_turn_that_the_run_waits_for() -> None:
     claude = talk()
     claude.write(f.Say("r1", "m1", "x"))
