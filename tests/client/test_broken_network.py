@@ -232,6 +232,21 @@ def test_a_question_to_a_server_that_stays_away_ends_within_its_bound() -> None:
     run(body)
 
 
+def test_a_question_that_is_taken_and_not_answered_ends_within_its_bound() -> None:
+    """However patient each step is: what is asked has a bound of its own."""
+
+    async def body() -> None:
+        async with gateway() as place, Proxy(place.port) as proxy:
+            proxy.stall()
+            options = replace(QUICK, request_s=0.3)
+            async with client(proxy.url, options) as c:
+                for doing in (c.agents(), c.create_session("demo", id="x"), c.session("x")):
+                    with pytest.raises(TurnkeeperError, match=r"TK-531.*0\.3 s \(request_s\)"):
+                        await doing
+
+    run(body)
+
+
 def test_a_session_that_was_made_though_the_answer_was_lost_is_made_once() -> None:
     async def body() -> None:
         async with talk(replace(QUICK, answer_s=0.5)) as (_, proxy, direct, c):
@@ -354,7 +369,7 @@ def test_connecting_has_a_deadline_of_its_own() -> None:
             async with client(proxy.url, options) as c:
                 watching = asyncio.create_task(collect(c.events("s")))
                 await wait_until(lambda: "connect_s" in (c.trouble or ""))
-                with pytest.raises(TurnkeeperError, match=r"TK-531.*first_byte_s"):
+                with pytest.raises(TurnkeeperError, match=r"TK-531.*(first_byte_s|request_s)"):
                     await c.agents()
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
@@ -393,5 +408,51 @@ def test_a_frame_that_is_larger_than_allowed_is_told_and_not_asked_for_for_ever(
             session = await c.create_session("demo", title="t" * 500)
             with pytest.raises(TurnkeeperError, match="frame_bytes"):
                 await collect(c.events(session.id))
+
+    run(body)
+
+
+# What is refused for now, and our own mistakes ------------------------------------------------
+
+
+def test_a_session_that_cannot_be_watched_for_now_waits_and_the_others_do_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body() -> None:
+        async with gateway(max_subscriptions=1) as place, client(place.url) as c:
+            first, second = [(await c.create_session("demo")).id for _ in range(2)]
+            holding = c.events(first).watch()
+            assert [event.seq for event in await holding.next()] == [1]
+            waiting = asyncio.create_task(stop_after([], c, second, 1))
+            await wait_until(lambda: "TK-529" in caplog.text)
+            await c.send(first, "hello")
+            assert (await holding.next())[0].seq == 2
+            assert not waiting.done()
+            holding.close()
+            await waiting
+
+    with caplog.at_level(logging.WARNING, logger="turnkeeper.client"):
+        run(body)
+    assert caplog.text.count("it is asked again") == 1
+
+
+@pytest.mark.parametrize("where", ["link.read_events", "calls.Calls.read"])
+def test_a_mistake_of_our_own_is_told_and_nobody_waits_for_ever(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def body() -> None:
+        async with gateway() as place, client(place.url) as c:
+            session = (await c.create_session("demo")).id
+            monkeypatch.setattr(f"turnkeeper.client.{where}", mistaken)
+            doing = collect(c.events(session)) if "link" in where else c.send(session, "hello")
+            with pytest.raises(ZeroDivisionError):
+                await doing
+            monkeypatch.undo()
+            seen: list[AnyEvent] = []
+            await stop_after(seen, c, session, 1)
+            assert len(seen) == 1
 
     run(body)

@@ -20,6 +20,7 @@ from turnkeeper.client.backoff import Backoff
 from turnkeeper.client.options import Options
 from turnkeeper.client.reach import Reach
 from turnkeeper.client.trouble import ClientClosed, Hitch, foreign, from_failure
+from turnkeeper.core.errors import UNREACHABLE, TurnkeeperError
 from turnkeeper.net.http import HttpAnswer, HttpClient, HttpFailure, HttpLimits, HttpRequest
 from turnkeeper.net.types import shown
 
@@ -32,7 +33,7 @@ AGENT = "turnkeeper-client"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `harmless`: taking it twice is the same as taking it once."""
+    """One request. `harmless`: taking it twice is answered as taking it once."""
 
     method: str
     path: str
@@ -42,6 +43,13 @@ class Call:
     harmless: bool = True
     wait_s: float = 0.0
     """So long the server itself waits before it answers."""
+
+
+@dataclass(slots=True)
+class Tries:
+    """What became of the tries before the last one."""
+
+    maybe_taken: bool = False
 
 
 class Calls:
@@ -67,23 +75,29 @@ class Calls:
         self._closed = True
         await self._http.aclose()
 
-    async def ask(self, call: Call, shape: type[T]) -> T:
-        """The answer in its shape, tried for as long as `request_s`."""
-        return self.read(call, await self.tried(call), shape)
+    async def ask(self, call: Call, shape: type[T], tries: Tries | None = None) -> T:
+        """The answer in its shape; while there is none for now it is asked again, for as long as
+        `request_s`. `tries` is for a call that is not harmless: its refusal may be due to itself.
+        """
+        return self.read(call, await self._asked(call, tries or Tries()), shape)
 
-    async def tried(self, call: Call, within_s: float | None = None) -> HttpAnswer:
-        """The answer; while there is none for now, it is asked for again."""
+    async def _asked(self, call: Call, tries: Tries) -> HttpAnswer:
         options, loop = self._options, asyncio.get_running_loop()
-        until = loop.time() + (options.request_s if within_s is None else within_s)
+        until = loop.time() + options.request_s
         backoff = Backoff(options.retry_first_s, options.retry_longest_s)
+        told = f"{shown(self.address.http(call.path))}: no answer"
         while True:
             try:
-                return await self.once(call)
+                async with asyncio.timeout_at(until):
+                    return await self.once(call)
             except Hitch as hitch:
+                tries.maybe_taken = tries.maybe_taken or hitch.maybe_taken
                 wait_s = max(backoff.next_s(), hitch.wait_s)
-                only_once = hitch.maybe_taken and not call.harmless
-                if only_once or loop.time() + wait_s >= until:
+                if loop.time() + wait_s >= until:
                     raise hitch.final from None
+            except TimeoutError:
+                told += f" within {options.request_s:g} s (request_s)"
+                raise TurnkeeperError(UNREACHABLE, told) from None
             await asyncio.sleep(wait_s)
 
     async def plain(self, call: Call) -> HttpAnswer:

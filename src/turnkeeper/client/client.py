@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 from turnkeeper import api
 from turnkeeper.client import checks
 from turnkeeper.client.address import Address, find, path_of
-from turnkeeper.client.calls import Call, Calls
+from turnkeeper.client.calls import Call, Calls, Tries
 from turnkeeper.client.link import Link
 from turnkeeper.client.opening import Opener
 from turnkeeper.client.options import Options
@@ -24,7 +24,7 @@ from turnkeeper.client.run import Remote, RemoteRun
 from turnkeeper.client.run import find as find_run
 from turnkeeper.client.sender import OutboxView, Outgoing, Sender
 from turnkeeper.client.shapes import Health, Page, Pages
-from turnkeeper.client.trouble import ClientClosed, Hitch, read_problem
+from turnkeeper.client.trouble import ClientClosed, read_problem
 from turnkeeper.client.watching import Events, Links
 from turnkeeper.core.errors import SESSION_EXISTS, SETTLED, UNACKNOWLEDGED, TurnkeeperError
 from turnkeeper.core.events import Priority, WhenBusy
@@ -182,18 +182,12 @@ class Client:
         return await self._create_by_id(made, asked)
 
     async def _create_by_id(self, made: Call, asked: api.NewSession) -> api.SessionOut:
-        """If the first answer was lost, that it is there by now is no refusal."""
-        calls = self._parts.calls
+        """If an answer was lost, that the session is there by now is no refusal."""
+        calls, tries = self._parts.calls, Tries()
         try:
-            answer = await calls.once(made)
-            return calls.read(made, answer, api.SessionOut)
-        except Hitch as hitch:
-            maybe_taken = hitch.maybe_taken
-        again = Call(made.method, made.path, body=made.body)
-        try:
-            return await calls.ask(again, api.SessionOut)
+            return await calls.ask(made, api.SessionOut, tries)
         except TurnkeeperError as refused:
-            if refused.entry is not SESSION_EXISTS or not maybe_taken or asked.id is None:
+            if refused.entry is not SESSION_EXISTS or not tries.maybe_taken or asked.id is None:
                 raise
             there = await self.session(asked.id)
             same = (there.agent, there.title, there.cwd, there.labels)
@@ -271,16 +265,12 @@ class Client:
         note, by = checks.text("note", note), checks.text("by", by)
         body = checks.encode(api.Decision(decision=decision, note=note, by=by))
         place = path_of("approvals", checks.name("approval", approval))
-        calls, maybe_taken = self._parts.calls, False
-        once = Call("POST", place, body=body, harmless=False)
+        calls, tries = self._parts.calls, Tries()
+        answering = Call("POST", place, body=body, harmless=False)
         try:
-            return calls.read(once, await calls.once(once), api.ApprovalOut)
-        except Hitch as hitch:
-            maybe_taken = hitch.maybe_taken
-        try:
-            return await calls.ask(Call("POST", place, body=body), api.ApprovalOut)
+            return await calls.ask(answering, api.ApprovalOut, tries)
         except TurnkeeperError as refused:
-            if refused.entry is not SETTLED or not maybe_taken:
+            if refused.entry is not SETTLED or not tries.maybe_taken:
                 raise
             told = await calls.ask(Call("GET", place), api.ApprovalOut)
             if told.state != ("allowed" if allow else "denied"):
