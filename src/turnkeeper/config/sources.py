@@ -96,7 +96,7 @@ def find_file(path: str | os.PathLike[str] | None, environ: Mapping[str, str]) -
         if name:
             found = Path(name).expanduser()
             if not found.is_file():
-                told = "there is no such file" if not found.exists() else "this is not a file"
+                told = f"{found} is not a file" if found.exists() else f"there is no file {found}"
                 raise InvalidValue(field_, str(name), told)
             return found.absolute()
     here = Path(FILE)
@@ -129,11 +129,11 @@ def _read(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise InvalidValue("config", str(path), "this is not UTF-8") from None
+        raise InvalidValue("config", str(path), f"{path} is not UTF-8") from None
     except tomllib.TOMLDecodeError as wrong:
-        raise InvalidValue("config", str(path), f"this is not TOML: {wrong}") from None
+        raise InvalidValue("config", str(path), f"{path} is not TOML: {wrong}") from None
     except OSError as wrong:
-        told = f"it cannot be read: {wrong.strerror}"
+        told = f"{path} cannot be read: {wrong.strerror}"
         raise InvalidValue("config", str(path), told) from None
 
 
