@@ -12,7 +12,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -79,6 +79,8 @@ class System:
     """The data directory, as long as it is ours."""
     shared: bool = False
     """Others use the data directory too: only what is asked for is taken up."""
+    own: Mapping[str, Held] = field(default_factory=dict)
+    """The sessions that are ours, where others have theirs."""
     closed: bool = False
     """Nothing more will be in its logs."""
     _chores: asyncio.Task[None] | None = None
@@ -111,8 +113,8 @@ class System:
         close = getattr(self.store, "close", None)
         if close is not None:
             await close()
-        if self.held is not None:
-            self.held.release()
+        for held in (*self.own.values(), *([self.held] if self.held is not None else [])):
+            held.release()
 
 
 async def _do_chores(dispatcher: Dispatcher) -> None:
@@ -330,7 +332,15 @@ async def durable(
         held.release()
         raise
     ports = Ports(store, SystemClock(), RandomIds(), made, policies, observer=how.observer)
-    return System(Dispatcher(ports), store, made, custody, how.leaving, held, how.shared)
+    own: dict[str, Held] = {}
+    if how.shared:
+
+        def take(session: str) -> None:
+            if session not in own:
+                own[session] = place.hold_session(session)
+
+        ports = replace(ports, take=take)
+    return System(Dispatcher(ports), store, made, custody, how.leaving, held, how.shared, own)
 
 
 def wire_agents(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import secrets
 import stat
@@ -20,9 +21,10 @@ from typing import Self
 
 import msgspec
 
-from turnkeeper.core.errors import DATA_IN_USE, InvalidValue, TurnkeeperError
+from turnkeeper.core.errors import DATA_IN_USE, SESSION_IN_USE, InvalidValue, TurnkeeperError
 
 DATABASE, CUSTODY, TOKEN, LOCK, SERVER = "turnkeeper.db", "custody", "token", "lock", "server"
+SESSIONS = "sessions"
 PATIENCE_S = 0.3
 """So long a lock is tried for: whoever only looks has it for some microseconds."""
 
@@ -142,6 +144,22 @@ class Place:
             self.withdraw()
             _write(lock, msgspec.json.encode(_Note(os.getpid(), what)))
         return Held(self, lock, shared=shared)
+
+    def hold_session(self, session: str) -> Held:
+        """Keep others who share this place out of that session."""
+        name = hashlib.sha256(session.encode()).hexdigest()[:32]
+        path = self.path / SESSIONS / name
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            lock = _open_lock(path)
+        except OSError as error:
+            raise _bad(self.path, error) from None
+        if _lock(lock, shared=False):
+            return Held(self, lock, shared=True)
+        holders = ", ".join(_shown(pid, None) for pid in _holders(lock)) or "another program"
+        os.close(lock)
+        told = f"session {session} is in use by {holders}"
+        raise TurnkeeperError(SESSION_IN_USE, told, session=session)
 
     def _in_use(self, lock: int) -> TurnkeeperError:
         note = _read_note(os.pread(lock, 4096, 0))

@@ -334,6 +334,10 @@ OTHER_VERSION = _add(
 MISSING_PART = _add(
     Code("TK-540", "a part that this needs is not installed", "install what is named", 500, -32603)
 )
+SESSION_IN_USE = _add(
+    Code("TK-541", "another program uses this session",
+         "wait until it is done, or use another session", 409, -32009)
+)  # fmt: skip
 
 CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
 

@@ -44,6 +44,10 @@ AT_ONCE = 32
 Errand = Callable[[], Coroutine[Any, Any, None]]
 
 
+def _nobody_else(session: str) -> None:
+    """All sessions of the store are ours to have."""
+
+
 @dataclass(frozen=True)
 class Ports:
     """What the runtime stands on."""
@@ -59,6 +63,8 @@ class Ports:
     """So long a session in which nothing happens is kept in memory."""
     snapshot_every: int = SNAPSHOT_EVERY
     observer: Observer | None = None
+    take: Callable[[str], object] = _nobody_else
+    """Keeps others out of a session before it is ours; raises if one has it."""
 
 
 class Sessions:
@@ -250,6 +256,7 @@ class Sessions:
             head = await self._ports.store.head(session)
             if head == 0 and create is None:
                 raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
+            self._ports.take(session)
             epoch = await self._ports.store.claim(session)
             machine = await self._read(session, create)
             around = Surroundings(
