@@ -91,6 +91,23 @@ def test_the_only_configured_agent_is_the_one_that_runs(tmp_path: Path) -> None:
     assert session["agent"] == "mine"
 
 
+def test_a_turn_without_a_server_uses_the_configured_database_and_this_folder(
+    tmp_path: Path,
+) -> None:
+    file, folder = tmp_path / "turnkeeper.toml", tmp_path / "folder"
+    folder.mkdir()
+    file.write_text(f"data = 'data'\n[store]\nurl = 'sqlite://{tmp_path}/elsewhere.db'\n")
+    done = subprocess.run(
+        [COMMAND, "run", "--config", str(file), "hello"],
+        cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    (session,) = tk_json("sessions", "--config", file)["items"]
+    assert session["cwd"] == str(folder)
+    assert (tmp_path / "elsewhere.db").exists()
+    assert not (tmp_path / "data" / "turnkeeper.db").exists()
+
+
 @pytest.mark.parametrize(
     ("shell", "told"),
     [("bash", "complete -o nosort"), ("zsh", "#compdef turnkeeper"), ("fish", "complete ")],
