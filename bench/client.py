@@ -23,7 +23,7 @@ class Data(msgspec.Struct, gc=False):
     """What the benches look at of an event's data."""
 
     text: str = ""
-    outcome: dict[str, Any] | None = None
+    outcome: Any = None
 
 
 class Event(msgspec.Struct, gc=False):

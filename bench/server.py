@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnkeeper.custody import procfs
+from turnkeeper.custody import linux, procfs
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.place import Place
@@ -62,8 +62,9 @@ class Server:
         began = time.perf_counter()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
+                preexec_fn=linux.die_with_parent,
+            )  # fmt: skip
         assert self._process.stdout is not None
         said = self._process.stdout.readline().split()
         self.ready_s = time.perf_counter() - began
