@@ -1,4 +1,4 @@
-"""Programs that share a data directory: each has sessions of its own, and nobody takes another's."""
+"""Programs that share a data directory: each has sessions of its own, and takes no other's."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from turnkeeper import Turnkeeper, TurnkeeperError
 
 def test_two_programs_have_their_own_sessions_side_by_side(tmp_path: Path) -> None:
     async def main() -> None:
-        async with Turnkeeper(data=tmp_path, shared=True) as one:
-            async with Turnkeeper(data=tmp_path, shared=True) as other:
-                runs = [await one.send("a", "hello"), await other.send("b", "hello")]
-                assert [(await run.wait()).kind for run in runs] == ["completed", "completed"]
+        async with (
+            Turnkeeper(data=tmp_path, shared=True) as one,
+            Turnkeeper(data=tmp_path, shared=True) as other,
+        ):
+            runs = [await one.send("a", "hello"), await other.send("b", "hello")]
+            assert [(await run.wait()).kind for run in runs] == ["completed", "completed"]
 
     asyncio.run(main())
 
