@@ -15,6 +15,8 @@ from tests.campaign.steps import Script
 from tests.campaign.stories import PARAGRAPH, Event, Message, Run, Stories
 
 SLACK_S = 0.002
+NOT_NOW = (429, 503)
+"""Asked again later."""
 CLASSES = ("person", "agent", "background")
 PASSED_MAX = 20
 """A message that so many later ones went before is next, whatever its class."""
@@ -106,7 +108,7 @@ def stops(evidence: Evidence) -> Iterator[str]:
             run_ = evidence.stories.runs[stop.name]
             if run_.outcome.get("kind") != "cancelled" or run_.successor is not None:
                 yield f"{run_.id}: said to be stopped, and ended as {run_.outcome}"
-        elif stop.status not in (0, 200):
+        elif stop.status not in (0, 200, *NOT_NOW):
             yield f"{stop.name}: a stop was answered {stop.status} {stop.answer}"
 
 
@@ -215,7 +217,7 @@ def approvals(evidence: Evidence) -> Iterator[str]:
                 yield f"{name}: settled {settled[name]}"
     taken: Counter[str] = Counter()
     for answer in evidence.record.of("answer"):
-        if answer.status not in (0, 200, 409, 429, 503):
+        if answer.status not in (0, 200, 409, *NOT_NOW):
             yield f"{answer.name}: an answer was answered {answer.status} {answer.answer}"
         if answer.status == 200:
             taken[answer.name] += 1

@@ -255,6 +255,16 @@ def test_a_socket_at_another_address_leads_nowhere() -> None:
     play(scene)
 
 
+def test_a_socket_that_is_refused_is_no_mistake_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(home: House) -> None:
+        with pytest.raises(InvalidStatus):
+            await home.socket("/v1/wss")
+
+    with caplog.at_level("ERROR"):
+        play(scene)
+    assert caplog.records == []
+
+
 def test_too_many_sockets_or_subscriptions_are_refused() -> None:
     async def scene(home: House) -> None:
         for name in ("a", "b"):

@@ -142,6 +142,11 @@ class WebSocket(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, Together(self.transport, self.loop))
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # by a refusal, which is no mistake of ours
+
     def _accept(self, request: Request) -> Response:
         """The handshake; one that cannot be is a problem like every other."""
         response = self._shake(request)
