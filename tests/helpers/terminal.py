@@ -46,13 +46,13 @@ class Terminal:
 
     def wait_for(self, wanted: str) -> None:
         while wanted not in self.seen:
-            assert self._read(), f"{wanted!r} never came; there was {self.seen!r}"
+            assert self.read(), f"{wanted!r} never came; there was {self.seen!r}"
 
     def type(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
     def wait_end(self) -> int:
-        while self._read():
+        while self.read():
             pass
         return self.process.wait(TIMEOUT_S)
 
@@ -61,7 +61,8 @@ class Terminal:
         self.process.wait(TIMEOUT_S)
         os.close(self._fd)
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
+        """Whether more came, within a bound."""
         readable, _, _ = select.select([self._fd], [], [], TIMEOUT_S)
         try:
             chunk = os.read(self._fd, 4096) if readable else b""

@@ -1,9 +1,9 @@
 """What the documents show is what happens: their commands and programs are run.
 
-A `console` block is played at a terminal, line by line after `$ `. A `python` block that is a whole
-program is run, and its output is that of the `text` block that follows, if one does; one that uses
-the client finds a server in its environment. One that has tests is given to pytest. In what is
-shown, `…` stands for anything.
+The `console` blocks of a document are followed in their order (see `tests.helpers.walk`). A
+`python` block that is a whole program is run, and its output is that of the `text` block that
+follows, if one does; one that uses the client finds a server in its environment. A block that has
+tests is given to pytest. In what is shown, `…` stands for anything.
 """
 
 import os
@@ -16,32 +16,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.house import house
-from tests.helpers.terminal import COMMAND, TIMEOUT_S, terminal
+from tests.cli.house import House, house
+from tests.helpers.terminal import TIMEOUT_S
+from tests.helpers.walk import FILE, blocks, looks_like, steps, walker
 from tests.tidy.source import REPO
 
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
-PROGRAM = re.compile(r"^ *(?:(?:asyncio|virtual)\.run\(\w+\(\)\)|main\(\))$", re.M)
+WALK_S = 600
 DOCUMENTS = [
     "README.md",
     *sorted(path.relative_to(REPO).as_posix() for path in (REPO / "docs").rglob("*.md")),
 ]
+IS_PROGRAM = re.compile(r"^ *((asyncio|virtual)\.run\(\w+\(\)\)|main\(\))$", re.M)
 
 
-def blocks(document: str) -> list[tuple[str, str]]:
-    return BLOCK.findall((REPO / document).read_text(encoding="utf-8"))
+def text_of(document: str) -> str:
+    return (REPO / document).read_text(encoding="utf-8")
 
 
-def consoles() -> list[tuple[str, str]]:
-    return [(doc, text) for doc in DOCUMENTS for kind, text in blocks(doc) if kind == "console"]
+def walks() -> list[str]:
+    return [
+        document
+        for document in DOCUMENTS
+        if any(kind == "console" for kind, _ in blocks(text_of(document)))
+    ]
 
 
 def programs() -> list[tuple[str, str, str | None]]:
     found = []
     for document in DOCUMENTS:
-        all_of_it = [*blocks(document), ("", "")]
+        all_of_it = [*blocks(text_of(document)), ("", "")]
         for (kind, text), (next_kind, next_text) in pairwise(all_of_it):
-            if kind == "python" and PROGRAM.search(text):
+            if kind == "python" and IS_PROGRAM.search(text) and not FILE.match(text):
                 found.append((document, text, next_text if next_kind == "text" else None))
     return found
 
@@ -50,7 +55,7 @@ def shown_tests() -> list[tuple[str, str]]:
     return [
         (document, text)
         for document in DOCUMENTS
-        for kind, text in blocks(document)
+        for kind, text in blocks(text_of(document))
         if kind == "python" and re.search(r"^def test_", text, re.M)
     ]
 
@@ -59,46 +64,31 @@ def _numbered(found: Sequence[tuple[str, *tuple[str | None, ...]]]) -> list[str]
     return [f"{one[0]}-{number}" for number, one in enumerate(found, start=1)]
 
 
-def looks_like(shown: str, happened: str) -> bool:
-    pattern = ".*?".join(re.escape(part) for part in _trimmed(shown).split("…"))
-    return re.fullmatch(pattern, _trimmed(happened), re.S) is not None
-
-
-def _trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())
-
-
-@pytest.mark.parametrize(("document", "session"), consoles(), ids=_numbered(consoles()))
-def test_a_terminal_session_in_a_document_is_what_happens(document: str, session: str) -> None:
-    path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
-    code = 0
-    for part in re.split(r"^\$ ", session, flags=re.M)[1:]:
-        typed, _, shown = part.partition("\n")
-        if typed == "echo $?":
-            assert _trimmed(shown) == str(code), f"{document}: exit code"
-            continue
-        with terminal(["sh", "-c", typed], PATH=path) as at:
-            code = at.wait_end()
-            assert looks_like(shown, at.text), f"{document}: {typed}\n{at.text}"
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A server for the programs that need one, which find it in their environment."""
-    with house(tmp_path_factory.mktemp("documents") / "data") as home:
-        token = (home.data / "token").read_text(encoding="utf-8").strip()
-        yield {"TURNKEEPER_URL": home.url, "TURNKEEPER_TOKEN": token}
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with house(tmp_path_factory.mktemp("home") / "data") as there:
+        yield there
+
+
+@pytest.mark.timeout(WALK_S)
+@pytest.mark.parametrize("document", walks())
+def test_what_a_document_tells_to_type_shows_what_it_says(document: str, tmp_path: Path) -> None:
+    with walker(tmp_path / "walk") as one:
+        one.follow(text_of(document))
 
 
 @pytest.mark.parametrize(("document", "program", "shown"), programs(), ids=_numbered(programs()))
 def test_a_program_in_a_document_runs(
     document: str, program: str, shown: str | None, request: pytest.FixtureRequest
 ) -> None:
-    needs_server = "from turnkeeper.client import" in program
-    found: dict[str, str] = request.getfixturevalue("server") if needs_server else {}
+    environment = dict(os.environ)
+    if "turnkeeper.client" in program:
+        there: House = request.getfixturevalue("home")
+        environment["TURNKEEPER_URL"] = there.url
+        environment["TURNKEEPER_TOKEN"] = (there.data / "token").read_text().strip()
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, **found},
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=TIMEOUT_S, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), document
     if shown is not None:
@@ -117,12 +107,60 @@ def test_a_test_in_a_document_passes(document: str, text: str, tmp_path: Path) -
 
 
 def test_there_is_something_to_run() -> None:
-    assert {document for document, _ in consoles()} >= {"README.md", "docs/tutorial/first-turn.md"}
-    assert len(programs()) >= 5
+    tutorials = {"docs/tutorial/first-turn.md", "docs/tutorial/gateway.md"}
+    assert {*walks()} >= {"README.md", *tutorials}
+    assert {document for document, _, _ in programs()} >= {
+        "README.md", "docs/tutorial/first-turn.md", "docs/how-to/use-the-client.md",
+    }  # fmt: skip
     assert {document for document, _ in shown_tests()} >= {"docs/how-to/test-your-code.md"}
+
+
+# The walk itself -----------------------------------------------------------------------------
 
 
 def test_a_document_that_tells_stories_is_found() -> None:
     assert looks_like("a … c\n", "a b c")
     assert not looks_like("a … c\n", "a b d")
     assert not looks_like("a\n", "a\nb")
+
+
+def test_a_command_may_go_on_in_the_next_line() -> None:
+    assert [*steps("$ echo a \\\n>   b\na b\n$ true\n")] == [
+        ("echo a \\\n  b", "a b\n"), ("true", ""),
+    ]  # fmt: skip
+
+
+def follow(where: Path, *told: str) -> None:
+    with walker(where / "walk") as one:
+        one.follow("".join(f"```console\n{block}\n```\n" for block in told))
+
+
+def test_what_one_command_sets_the_next_one_knows(tmp_path: Path) -> None:
+    follow(tmp_path, "$ export WHO=you", "$ echo hello $WHO > file", "$ cat file\nhello you")
+
+
+def test_a_file_that_is_shown_is_there(tmp_path: Path) -> None:
+    with walker(tmp_path / "walk") as one:
+        one.follow(
+            "```toml\n# it.toml\na = 1\n```\n\n```console\n$ tail -n 1 it.toml\na = 1\n```\n"
+        )
+
+
+def test_the_exit_code_is_compared(tmp_path: Path) -> None:
+    follow(tmp_path / "right", "$ exit 3\n$ echo $?\n3")
+    with pytest.raises(AssertionError, match="exit code"):
+        follow(tmp_path / "wrong", "$ exit 3\n$ echo $?\n0")
+
+
+def test_ctrl_c_is_typed_when_what_is_shown_is_there(tmp_path: Path) -> None:
+    follow(tmp_path, "$ echo waiting > it; tail -f it\nwaiting\n^C\n$ echo $?\n130")
+
+
+def test_a_command_is_given_the_run_that_was_shown_last(tmp_path: Path) -> None:
+    first, last = f"r_{'0' * 16}", f"r_{'1' * 16}"
+    follow(tmp_path, f"$ echo {first}; echo {last}\nr_…\nr_…", f"$ echo r_…\n{last}")
+
+
+def test_a_command_that_shows_something_else_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="but it is told as"):
+        follow(tmp_path, "$ echo one\ntwo")
