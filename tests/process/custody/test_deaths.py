@@ -26,6 +26,7 @@ from tests.process.custody.harness import (
     wait_true_blocking,
 )
 from turnkeeper.custody import procfs, record
+from turnkeeper.custody.nurseries import RUN_NURSERY, SOURCE
 
 
 @pytest.fixture
@@ -191,6 +192,27 @@ async def test_keepers_outlive_a_nursery_killed_with_sigkill_and_a_new_one_sees_
         await first.wait_gone()
         assert living_with(mark) == []
         assert "its keeper was killed" in first.of("broken")[0][2]
+
+
+def test_a_nursery_whose_server_died_before_it_was_ready_stays_for_the_next_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "p").mkdir()
+    directory, (reading, writing) = os.open(tmp_path, os.O_RDONLY), os.pipe()
+    os.close(reading)
+    words = (SOURCE, str(tmp_path), str(directory), "id", "1", "0.3")
+    with (tmp_path / "nursery.log").open("wb") as log:
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-E", "-c", RUN_NURSERY, *words], check=True,
+            stdin=subprocess.DEVNULL, stdout=writing, stderr=log, pass_fds=[directory],
+        )  # fmt: skip
+    lock = tmp_path / "nursery.1.lock"
+    wait_true_blocking(lambda: lock.exists() and bool(lock.read_bytes()))
+    pid = int(lock.read_bytes().split()[0])
+    wait_true_blocking(lambda: procfs.stat(pid) is None)
+    assert (tmp_path / "nursery.log").read_bytes() == b"", "it left by itself, and did not fall"
+    os.close(writing)
+    os.close(directory)
 
 
 def _lone_server(root: Path, mark: str, orphan_s: float) -> subprocess.Popen[bytes]:
