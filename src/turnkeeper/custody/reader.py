@@ -74,7 +74,7 @@ class Reader:
         began = time.thread_time()
         self._give(data, self.pos)
         self._fit(time.thread_time() - began)
-        return len(data) == wanted
+        return len(data) == wanted and self.pos != until
 
     def read_now(self, until: int | None = None) -> None:
         """Give what is there now, not beyond `until`, within the bounds of a poll."""
