@@ -164,7 +164,9 @@ class Campaign:
             record, lines, stories.read(look.parsed(lines)), marks.read_all(place / "marks"),
             told=runs, exported=await look.export_all(self.server.data, lines),
             unfinished=unfinished, left=left,
-            complaints=look.complaints(place / "server.log"),
+            complaints=look.complaints(
+                place / "server.log", self.server.data / "custody" / "nursery.log"
+            ),
         )  # fmt: skip
 
     def _busy_sessions(self) -> list[str]:

@@ -40,7 +40,7 @@ class Evidence:
     left: list[str] = field(default_factory=list)
     """Processes that were still there."""
     complaints: list[str] = field(default_factory=list)
-    """What the servers said on their standard error that they should not have had to."""
+    """What servers and nurseries said on their standard error that they should not have to."""
 
 
 async def read_logs(database: Path) -> dict[str, list[bytes]]:
@@ -101,8 +101,9 @@ async def _export(data: Path, session: str) -> list[bytes]:
     return done.stdout.splitlines()
 
 
-def complaints(log: Path) -> list[str]:
-    """Lines of the servers' logs that tell of our own mistakes."""
-    words = ("Traceback", "ERROR", "error:", "CRITICAL")
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def complaints(*logs: Path) -> list[str]:
+    """Lines of the servers' and nurseries' logs that tell of our own mistakes."""
+    words = ("Traceback", "ERROR", "Error:", "CRITICAL")
+    read = [log.read_text(encoding="utf-8", errors="replace") for log in logs if log.exists()]
+    lines = [line for log in read for line in log.splitlines()]
     return [line for line in lines if any(word in line for word in words)]
