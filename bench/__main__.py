@@ -6,12 +6,28 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from bench import custody, supervise, wire
+from bench import (
+    crowd,
+    custody,
+    latency,
+    relay,
+    replay,
+    restart,
+    supervise,
+    watchers,
+    wire,
+)
 
 BENCHES: Mapping[str, Callable[[], bool]] = {
     "supervise": supervise.main,
     "wire": wire.main,
     "custody": custody.main,
+    "relay": relay.main,
+    "crowd": crowd.main,
+    "latency": latency.main,
+    "restart": restart.main,
+    "replay": replay.main,
+    "watchers": watchers.main,
 }
 """Each prints its costs, and tells whether they are within what is promised."""
 

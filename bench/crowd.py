@@ -168,8 +168,10 @@ async def measure(server: Server, sessions: int, seconds: float) -> Found:
         took_s = time.monotonic() - began
         cores = [(b - a) / took_s for a, b in zip(before, _spent(server), strict=True)]
         found = Found(
-            list(heard.late_s), probes.accept_s, probes.stop_s, took_s, *cores, server.peak_mb()
-        )
+            list(heard.late_s), probes.accept_s, probes.stop_s, took_s,
+            server_cores=cores[0], keeper_cores=cores[1], client_cores=cores[2],
+            peak_mb=server.peak_mb(),
+        )  # fmt: skip
         for task in (*listening, probing):
             task.cancel()
         return found

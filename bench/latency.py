@@ -1,4 +1,4 @@
-"""How soon: a server's start, a warm agent's first text, a stop; and what 10,000 idle sessions cost.
+"""How soon: a server's start, a warm agent's first text, a stop; and what idle sessions cost.
 
 The agents are programs in custody, which stamp what they write with the clock that all processes
 here share; the client is this process, over a WebSocket. A frozen agent has stopped itself
@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection
 
 from bench.client import Event, Http, hear, socket, subscribe
 from bench.figures import most, share, size, spread
-from bench.server import Server, place, program, serving
+from bench.server import Server, Spec, place, program, serving
 
 START_S, IDLE_MB, FIRST_MS, STOP_MS, IDLE_PERCENT = 1.0, 80.0, 20.0, 50.0, 1.0
 STARTS = 5
@@ -30,7 +30,7 @@ IDLE_S = 32.0
 AT_ONCE = 32
 SOCKETS = 4
 
-AGENTS = {
+AGENTS: dict[str, Spec] = {
     "polite": {"driver": "acp", "command": program("acp_ticker.py", 20)},
     "frozen": {
         "driver": "acp", "command": program("acp_ticker.py", 20),

@@ -175,14 +175,17 @@ def main() -> bool:
             f"  {name:18} median {statistics.median(taken):.3f} s, best {min(taken):.3f} s"
             f" of {len(taken)} turns; {rate:,.0f} events/s"
         )
-    return all([_verdict(kind, times) for kind in KINDS])
+    held = [_verdict(kind, times) for kind in KINDS]
+    return all(held)
 
 
 def _verdict(kind: str, times: dict[str, list[float]]) -> bool:
     def ratio(of: Callable[[Sequence[float]], float], other: str) -> float:
         return of(times[f"{kind}: ours"]) / of(times[f"{kind}: {other}"])
 
-    held = most(f"{kind}: ours / raw pipe, medians", ratio(statistics.median, "raw pipe"), RATIO, "x")
+    held = most(
+        f"{kind}: ours / raw pipe, medians", ratio(statistics.median, "raw pipe"), RATIO, "x"
+    )
     most(f"{kind}: the same, wished for", ratio(statistics.median, "raw pipe"), STRETCH, "x")
     print(f"  {kind}: ours / raw pipe, best turns: {ratio(min, 'raw pipe'):.2f} x")
     return most(f"{kind}: ours / SDK, medians", ratio(statistics.median, "sdk"), 1.0, "x") and held

@@ -152,9 +152,9 @@ def keepers(data: Path) -> list[int]:
     mark = str(data / "custody").encode()
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            if mark in procfs.read(f"/proc/{name}/cmdline"):
-                found.append(int(name))
+        ours = name.isdigit() and int(name) != os.getpid()
+        if ours and mark in procfs.read(f"/proc/{name}/cmdline"):
+            found.append(int(name))
     return found
 
 

@@ -13,9 +13,7 @@ import time
 SLOTS = 40
 """The rhythm is cut into so many parts, and each stream has its place in one."""
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"%d %b"}}]}\n\n'
 FILLING = b"x" * 130
 
