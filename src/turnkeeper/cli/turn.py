@@ -25,6 +25,7 @@ from turnkeeper.cli.reach import keeper_for
 from turnkeeper.cli.report import ERASE, Report
 from turnkeeper.cli.sides import Keeper, Message, Turn, View, may_go_on
 from turnkeeper.cli.streams import Keyboard, Stream
+from turnkeeper.core.errors import STORE_DOWN
 from turnkeeper.core.events import ApprovalRequested, ApprovalSettled
 from turnkeeper.core.outcome import words_of
 
@@ -205,12 +206,16 @@ class _Turn:
         self._spawn(self._wait_stopped(run, by))
 
     async def _wait_stopped(self, run: Turn, by: str) -> None:
-        """Once it is stopped, a reader that does not read is not waited for."""
+        """Once it is stopped, a reader that does not read is not waited for; nor is a store that
+        cannot be written, for its agents are ended then."""
+        loop = asyncio.get_running_loop()
         try:
             await run.stop(by)
             code = self._exit_code(await run.wait())
-            asyncio.get_running_loop().call_later(PATIENCE_S, os._exit, code)
+            loop.call_later(PATIENCE_S, os._exit, code)
         except TurnkeeperError as refused:
+            if refused.entry is STORE_DOWN:
+                loop.call_later(PATIENCE_S, os._exit, UNKNOWN)
             await self._report.say(str(refused), plain=True)
 
     def _quit(self) -> NoReturn:
