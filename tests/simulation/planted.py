@@ -480,7 +480,7 @@ def partial_text_is_dropped_on_failure(patch: Patch) -> None:
 def a_watchers_cursor_is_off_by_one(patch: Patch) -> None:
     real = Watcher.next
 
-    async def following(self: Watcher) -> list[e.Event]:
+    async def following(self: Watcher) -> Sequence[e.Event]:
         found = await real(self)
         if len(found) > 1:
             self.cursor -= 1

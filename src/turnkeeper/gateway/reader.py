@@ -8,6 +8,7 @@ end for good.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from turnkeeper.core.errors import InvalidValue, StoreDown
@@ -57,7 +58,7 @@ class Reader:
         """Until there is something to read, or nothing will be. Nothing is taken by it."""
         await self._watcher.wait_more()
 
-    async def next_lines(self) -> list[bytes]:
+    async def next_lines(self) -> Sequence[bytes]:
         """The next events, as the log has them; none once all is over."""
         while not self._closed.is_set():
             try:
@@ -93,7 +94,7 @@ class Reader:
                 await asyncio.wait_for(self._closed.wait(), pause_s)
 
 
-def parts(lines: list[bytes]) -> list[list[bytes]]:
+def parts(lines: Sequence[bytes]) -> Sequence[Sequence[bytes]]:
     """The lines in parts of a bounded size."""
     if sum(map(len, lines)) <= PART_BYTES:
         return [lines]

@@ -8,6 +8,7 @@ more than one page of events.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from starlette.types import Receive, Send
 
@@ -76,7 +77,7 @@ class Stream:
                 await asyncio.sleep(0)
 
 
-def chunk(lines: list[bytes], first: int) -> bytes:
+def chunk(lines: Sequence[bytes], first: int) -> bytes:
     """Events as they are streamed; `first` is the number of the first one."""
     return b"".join([b"id: %d\ndata: %b\n\n" % (first + i, line) for i, line in enumerate(lines)])
 

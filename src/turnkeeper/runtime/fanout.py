@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from itertools import islice
 from typing import TypeVar
 
 from turnkeeper.core.errors import GAP, TurnkeeperError
 from turnkeeper.core.events import Event, encode
 from turnkeeper.ports import EventStore
 
-TAIL_EVENTS = 1024
+TAIL_EVENTS = 4096
 TAIL_BYTES = 4 << 20
 """What is kept in memory for those who watch a session: no more than so many, nor so much."""
+KEPT_BYTES = 64 << 20
+"""With so much kept for all sessions together, each keeps only what was published last."""
 PAGE_EVENTS = 512
 BEHIND_MAX = 8192
 
@@ -36,40 +37,63 @@ class CutOff(TurnkeeperError):
         self.head = head
 
 
+class _Piece:
+    """Events that were published together, and the same events encoded."""
+
+    __slots__ = ("events", "first", "last", "lines", "size")
+
+    def __init__(self, events: Sequence[Event], lines: Sequence[bytes]) -> None:
+        self.first = events[0].seq
+        self.last = events[-1].seq
+        self.events = events
+        self.lines = lines
+        self.size = sum(map(len, lines))
+
+
 class _Tail:
-    """The newest events of one session, and those who watch it."""
+    """The newest events of one session that somebody has still to read, and those who watch it."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque()
-        self.lines: deque[bytes] = deque()
-        """The same events, encoded."""
-        self._bytes = 0
+        self.pieces: deque[_Piece] = deque()
+        self.size = 0
         self.head = 0
         self.watchers: list[Watcher] = []
 
     def put(self, events: Sequence[Event], lines: Sequence[bytes]) -> None:
-        if self.events and self.events[-1].seq + 1 != events[0].seq:
+        if self.pieces and self.pieces[-1].last + 1 != events[0].seq:
             self.clear()
-        lines = lines or [encode(event) for event in events]
-        self.events.extend(events)
-        self.lines.extend(lines)
-        self._bytes += sum(map(len, lines))
-        self.head = max(self.head, events[-1].seq)
-        while len(self.lines) > TAIL_EVENTS or self._bytes > TAIL_BYTES:
-            self.events.popleft()
-            self._bytes -= len(self.lines.popleft())
+        piece = _Piece(events, lines or [encode(event) for event in events])
+        self.pieces.append(piece)
+        self.size += piece.size
+        self.head = max(self.head, piece.last)
+        self._trim(piece.last)
+
+    def _trim(self, last: int) -> None:
+        """What everybody has read, or what is too much, is in the store alone."""
+        read = min((watcher.cursor for watcher in self.watchers), default=last)
+        pieces = self.pieces
+        while pieces and (
+            pieces[0].last <= read
+            or self.size > TAIL_BYTES
+            or last - pieces[0].first >= TAIL_EVENTS
+        ):
+            self.size -= pieces.popleft().size
+
+    def keep_last(self) -> None:
+        while len(self.pieces) > 1:
+            self.size -= self.pieces.popleft().size
 
     def clear(self) -> None:
-        self.events.clear()
-        self.lines.clear()
-        self._bytes = 0
+        self.pieces.clear()
+        self.size = 0
 
-    def after(self, cursor: int, found: deque[_T]) -> list[_T] | None:
-        """What follows the cursor there, or none if that is no longer all here."""
-        if not self.events or self.events[0].seq > cursor + 1:
-            return None
-        start = cursor + 1 - self.events[0].seq
-        return list(islice(found, start, start + PAGE_EVENTS))
+    def after(self, cursor: int) -> tuple[_Piece, int] | None:
+        """The piece that has what follows the cursor, and where in it; none if it is not here."""
+        for piece in self.pieces:
+            if cursor < piece.last:
+                start = cursor + 1 - piece.first
+                return (piece, start) if start >= 0 else None
+        return None
 
 
 class Watcher:
@@ -86,14 +110,14 @@ class Watcher:
         self._ending = False
         self._wake = asyncio.Event()
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> Sequence[Event]:
         """The next events, waiting for one if need be; none once closed, or once all is read that
         will be there. Raises `CutOff`."""
-        return await self._next(self._tail.events, self._fanout.page)
+        return await self._next(_events_of, self._fanout.page)
 
-    async def next_lines(self) -> list[bytes]:
+    async def next_lines(self) -> Sequence[bytes]:
         """The same, as the log has them: one JSON object each."""
-        return await self._next(self._tail.lines, self._fanout.page_lines)
+        return await self._next(_lines_of, self._fanout.page_lines)
 
     async def wait_more(self) -> None:
         """Until `next` has something to give or to say. Who must first wait for something else
@@ -105,17 +129,21 @@ class Watcher:
             await self._wake.wait()
 
     async def _next(
-        self, kept: deque[_T], page: Callable[[str, int], Awaitable[list[_T]]]
-    ) -> list[_T]:
+        self,
+        kept: Callable[[_Piece], Sequence[_T]],
+        page: Callable[[str, int], Awaitable[Sequence[_T]]],
+    ) -> Sequence[_T]:
         tail = self._tail
         while not self._closed:
             if self._cut_at is not None:
                 raise CutOff(self.session, self.cursor, self._cut_at)
             self._head_when_read = tail.head
             if self.cursor < tail.head:
-                found = tail.after(self.cursor, kept)
-                if found is None:
+                at = tail.after(self.cursor)
+                if at is None:
                     found = await page(self.session, self.cursor)
+                else:
+                    found = kept(at[0])[at[1] : at[1] + PAGE_EVENTS]
                 if found:
                     self.cursor += len(found)
                     return found
@@ -167,6 +195,7 @@ class Fanout:
         self._store = store
         self._behind_max = behind_max
         self._tails: dict[str, _Tail] = {}
+        self._kept = 0
         self._closed = False
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
@@ -189,7 +218,11 @@ class Fanout:
         tail = self._tails.get(session)
         if tail is None:
             return
+        before = tail.size
         tail.put(events, lines)
+        if self._kept + tail.size - before > KEPT_BYTES:
+            tail.keep_last()
+        self._kept += tail.size - before
         for watcher in list(tail.watchers):
             watcher.woken(tail.head, self._behind_max)
             if watcher.is_cut:
@@ -199,6 +232,7 @@ class Fanout:
         """There may be more in the log than was published."""
         tail = self._tails.get(session)
         if tail is not None and head > tail.head:
+            self._kept -= tail.size
             tail.clear()
             tail.head = head
             for watcher in tail.watchers:
@@ -209,10 +243,10 @@ class Fanout:
         """How many watch now."""
         return sum(len(tail.watchers) for tail in self._tails.values())
 
-    async def page(self, session: str, after: int) -> list[Event]:
+    async def page(self, session: str, after: int) -> Sequence[Event]:
         return await self._store.read(session, after, PAGE_EVENTS)
 
-    async def page_lines(self, session: str, after: int) -> list[bytes]:
+    async def page_lines(self, session: str, after: int) -> Sequence[bytes]:
         return await self._store.read_lines(session, after, PAGE_EVENTS)
 
     def leave(self, watcher: Watcher) -> None:
@@ -221,6 +255,7 @@ class Fanout:
             if watcher in tail.watchers:
                 tail.watchers.remove(watcher)
             if not tail.watchers:
+                self._kept -= tail.size
                 del self._tails[watcher.session]
 
     def close(self) -> None:
@@ -229,3 +264,11 @@ class Fanout:
         for tail in self._tails.values():
             for watcher in tail.watchers:
                 watcher.end()
+
+
+def _events_of(piece: _Piece) -> Sequence[Event]:
+    return piece.events
+
+
+def _lines_of(piece: _Piece) -> Sequence[bytes]:
+    return piece.lines

@@ -10,6 +10,7 @@ from tests.helpers.shell import FakeStore, event, settle
 from turnkeeper.core.errors import GAP
 from turnkeeper.core.events import Event, OutputText
 from turnkeeper.ports import Batch
+from turnkeeper.runtime import fanout
 from turnkeeper.runtime.fanout import TAIL_BYTES, TAIL_EVENTS, CutOff, Fanout, Watcher
 from turnkeeper.testing.virtual import run
 
@@ -188,8 +189,40 @@ def test_what_is_kept_for_watchers_is_bounded() -> None:
         stuck = await log.fanout.watch("s_1")
         for _ in range(5):
             await log.write(TAIL_EVENTS)
-        assert len(log.fanout._tails["s_1"].events) == TAIL_EVENTS
+        kept = log.fanout._tails["s_1"].pieces
+        assert sum(len(piece.events) for piece in kept) == TAIL_EVENTS
         assert await take(stuck, 5 * TAIL_EVENTS) == list(range(1, 5 * TAIL_EVENTS + 1))
+
+    run(main())
+
+
+def test_what_everybody_has_read_is_not_kept() -> None:
+    async def main() -> None:
+        log = Log(behind_max=10**9)
+        quick, slow = await log.fanout.watch("s_1"), await log.fanout.watch("s_1")
+        for _ in range(10):
+            await log.write(10)
+            await quick.next()
+        assert [piece.first for piece in log.fanout._tails["s_1"].pieces] == [*range(1, 101, 10)]
+        assert await take(slow, 100) == list(range(1, 101))
+        await log.write(1)
+        assert [piece.first for piece in log.fanout._tails["s_1"].pieces] == [101]
+
+    run(main())
+
+
+def test_with_much_kept_for_all_only_the_newest_is_kept_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fanout, "KEPT_BYTES", 2000)
+
+    async def main() -> None:
+        log = Log(behind_max=10**9)
+        slow = await log.fanout.watch("s_1")
+        for _ in range(20):
+            await log.write(2, words="x" * 1500)
+        assert [piece.first for piece in log.fanout._tails["s_1"].pieces] == [39]
+        assert await take(slow, 40) == list(range(1, 41))
 
     run(main())
 
@@ -249,8 +282,8 @@ def test_what_is_kept_for_watchers_is_bounded_in_bytes_too() -> None:
         watcher = await log.fanout.watch("s_1")
         for _ in range(40):
             await log.write(1, words="x" * (TAIL_BYTES // 4))
-        tail = log.fanout._tails["s_1"]
-        assert 0 < sum(map(len, tail.lines)) <= TAIL_BYTES
+        kept = log.fanout._tails["s_1"].pieces
+        assert 0 < sum(len(line) for piece in kept for line in piece.lines) <= TAIL_BYTES
         assert await take(watcher, 40) == list(range(1, 41))
 
     run(main())
