@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A small web application that takes work and answers at once: `python examples/webhook.py PORT`.
 
-    curl localhost:8080/work -H 'X-Delivery: 17' -d 'hello'      202; or 503: send it again
-    curl localhost:8080/work/r_…                                 how it is doing
+    curl localhost:8080/jobs -H 'X-Delivery: 17' -d 'hello'      202; or 503: send it again
+    curl localhost:8080/jobs/r_…                                 how it is doing
 
 The server is found in TURNKEEPER_URL and TURNKEEPER_TOKEN. Before you open this to the world, check
 who sends: a signature of the sender, for instance.
@@ -38,7 +38,7 @@ async def take(request: Request) -> JSONResponse:
     # Whoever sends to a webhook sends again when in doubt. Its own id of the delivery makes that
     # one message. `send` comes back when the message is on disk: the 202 below is no empty promise.
     run = await client.send("webhook", text, key=request.headers.get("x-delivery"), wait_s=3)
-    where = {"Location": f"/work/{run.id}"}
+    where = {"Location": f"/jobs/{run.id}"}
     return JSONResponse({"run": run.id, "again": run.duplicate}, status_code=202, headers=where)
 
 
@@ -52,7 +52,7 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, status_code=error.entry.http)
 
 
-routes = [Route("/work", take, methods=["POST"]), Route("/work/{run}", look)]
+routes = [Route("/jobs", take, methods=["POST"]), Route("/jobs/{run}", look)]
 app = Starlette(routes=routes, lifespan=connected, exception_handlers={TurnkeeperError: refused})
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class Web:
     """The web application, and whoever sends to it."""
 
     def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/work"
+        self._url = f"http://127.0.0.1:{port}/jobs"
 
     def send(self, text: str, delivery: str) -> tuple[int, Any]:
         return self._ask(urllib.request.Request(
