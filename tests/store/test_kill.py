@@ -13,7 +13,7 @@ import apsw
 
 from tests.store.killed_writer import SESSIONS
 from turnkeeper.core import records as r
-from turnkeeper.core.events import MessageAccepted, RunEnded, SessionCreated
+from turnkeeper.core.events import Event, MessageAccepted, RunEnded, SessionCreated
 from turnkeeper.store.sqlite import SqliteStore
 
 KILLS = 36
@@ -45,7 +45,9 @@ async def check(store: SqliteStore, acknowledged: dict[str, int]) -> int:
     """All of it is there, without a gap, and the records say what the logs say."""
     total = 0
     for session in (f"s_{n}" for n in range(SESSIONS)):
-        events = await store.read(session, 0, 1_000_000)
+        events: list[Event] = []
+        while more := await store.read(session, len(events), 1_000_000):
+            events += more
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert len(events) == await store.head(session) >= acknowledged.get(session, 0)
         total += len(events)
