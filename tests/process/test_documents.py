@@ -115,6 +115,42 @@ def test_there_is_something_to_run() -> None:
     assert {document for document, _ in shown_tests()} >= {"docs/how-to/test-your-code.md"}
 
 
+def pages_left_out(index: Path, folder: Path) -> list[str]:
+    """Those that the index does not lead to; of the error codes, their list is enough."""
+    text = index.read_text(encoding="utf-8")
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.md"))]
+    return [
+        name
+        for name in names
+        if f"({name})" not in text and not name.startswith("errors/TK-") and name != index.name
+    ]
+
+
+def missing_tests(text: str) -> list[str]:
+    """What a document names as a test, and is none."""
+    return [name for name in re.findall(r"`(tests/[^`\s]+)`", text) if not (REPO / name).exists()]
+
+
+def test_the_index_leads_to_every_page() -> None:
+    assert pages_left_out(REPO / "docs" / "README.md", REPO / "docs") == []
+
+
+def test_a_page_that_the_index_leaves_out_is_found(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("[a](a.md)")
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("")
+    assert pages_left_out(tmp_path / "README.md", tmp_path) == ["b.md"]
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", *DOCUMENTS])
+def test_every_test_that_a_document_names_is_there(document: str) -> None:
+    assert missing_tests(text_of(document)) == []
+
+
+def test_a_test_that_is_not_there_is_found() -> None:
+    assert missing_tests("`tests/conftest.py` and `tests/no.py`") == ["tests/no.py"]
+
+
 # The walk itself -----------------------------------------------------------------------------
 
 
