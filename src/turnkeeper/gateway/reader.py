@@ -8,7 +8,7 @@ end for good.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from turnkeeper.core.errors import InvalidValue, StoreDown
@@ -29,6 +29,7 @@ class Reader:
         self._gate = gate
         self._watcher = watcher
         self._closed = asyncio.Event()
+        self._on_more: Callable[[], None] | None = None
 
     @classmethod
     async def open(cls, gate: Gate, session: str, after: int) -> Reader:
@@ -54,9 +55,14 @@ class Reader:
         """The last event that is known to be there."""
         return self._watcher.head
 
-    async def wait_more(self) -> None:
-        """Until there is something to read, or nothing will be. Nothing is taken by it."""
-        await self._watcher.wait_more()
+    @property
+    def has_more(self) -> bool:
+        """There is something to read, or nothing will be: `next_lines` does not wait for more."""
+        return self._watcher.has_more
+
+    def on_more(self, told: Callable[[], None]) -> None:
+        """`told` is called when there may be more to read. It must return at once."""
+        self._on_more = self._watcher.on_more = told
 
     async def next_lines(self) -> Sequence[bytes]:
         """The next events, as the log has them; none once all is over."""
@@ -84,6 +90,7 @@ class Reader:
             except StoreDown:
                 pause_s = min(max(pause_s * 2, PAUSE_S), PAUSE_MAX_S)
             else:
+                self._watcher.on_more = self._on_more
                 break
         if self._closed.is_set():
             self._watcher.close()

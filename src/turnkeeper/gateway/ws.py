@@ -1,9 +1,8 @@
 """A WebSocket: many sessions watched by cursor, and commands, over one connection.
 
-Decides in which order its subscriptions go out, and how much may be under way. It must not know
-what events mean. Invariant: each subscription gets every event after its cursor once and in order;
-subscriptions take turns; a peer that does not read is waited for, and costs one page of events
-however many sessions it watches.
+Decides what may be subscribed to, and how much may be under way. It must not know what events
+mean. Invariant: what is asked is answered, commands on one subscription in the order in which they
+came; nothing of a subscription goes out before it is confirmed, nor after it was dropped.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from turnkeeper.gateway import actions
 from turnkeeper.gateway.answers import mistake, problem_of
 from turnkeeper.gateway.asked import Gone, decode
 from turnkeeper.gateway.auth import Access
+from turnkeeper.gateway.feed import Feed, Subscription
 from turnkeeper.gateway.gate import Gate
-from turnkeeper.gateway.reader import Reader, parts
+from turnkeeper.gateway.reader import Reader
 
 log = logging.getLogger("turnkeeper.gateway")
 
@@ -47,11 +47,10 @@ class Socket:
 
     def __init__(self, gate: Gate, access: Access, receive: Receive, send: Send) -> None:
         self.gate = gate
-        self.turn = asyncio.Lock()
-        """Whoever has it may take a page of events from the log, and sends it."""
         self._access = access
         self._receive = receive
         self._send = send
+        self._feed = Feed(self)
         self._subscriptions: dict[str, Subscription] = {}
         self._commands: set[asyncio.Task[None]] = set()
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -163,7 +162,7 @@ class Socket:
     async def _watch(self, asked: api.Subscribe | api.Unsubscribe) -> None:
         if isinstance(asked, api.Subscribe):
             return await self._subscribe(asked)
-        await self._drop(asked.session)
+        self._drop(asked.session)
         return await self.say(_encode(api.Unsubscribed(session=asked.session, id=asked.id)))
 
     async def _subscribe(self, asked: api.Subscribe) -> None:
@@ -171,7 +170,7 @@ class Socket:
         self.gate.check_open()
         reader = await Reader.open(self.gate, asked.session, asked.after)
         try:
-            await self._drop(asked.session)
+            self._drop(asked.session)
             if len(self._subscriptions) >= self.gate.max_subscriptions:
                 told = f"this socket has {len(self._subscriptions)} subscriptions"
                 raise TurnkeeperError(BUSY, told)
@@ -179,19 +178,20 @@ class Socket:
         except BaseException:
             reader.close()
             raise
-        subscription = self._subscriptions[asked.session] = Subscription(self, reader, asked.id)
+        head = b'{"type":"events","session":' + _encode(reader.session) + b',"events":['
+        subscription = Subscription(self._feed, reader, asked.id, head)
+        self._subscriptions[asked.session] = subscription
         told_ = api.Subscribed(
             session=asked.session, after=asked.after, seq=reader.head, id=asked.id
         )
         await self.say(_encode(told_))
         subscription.begin()
 
-    async def _drop(self, session: str) -> None:
+    def _drop(self, session: str) -> None:
         subscription = self._subscriptions.pop(session, None)
         if subscription is not None:
             self.gate.leave_watcher()
-            for task in subscription.cancel():
-                await asyncio.wait([task])
+            subscription.end()
 
     async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None:
         """A subscription that cannot go on is over, and its peer is told."""
@@ -213,67 +213,16 @@ class Socket:
 
     async def _leave(self) -> None:
         dropped, self._subscriptions = self._subscriptions, {}
-        tasks = [*self._commands, *([self._ending] if self._ending is not None else [])]
+        tasks = [*self._commands, *self._feed.cancel()]
+        if self._ending is not None:
+            tasks.append(self._ending)
         for subscription in dropped.values():
             self.gate.leave_watcher()
-            tasks += subscription.cancel()
+            subscription.end()
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-class Subscription:
-    """One session, watched over a socket."""
-
-    def __init__(self, socket: Socket, reader: Reader, id: str | None) -> None:
-        self.id = id
-        self._socket = socket
-        self._reader = reader
-        self._task: asyncio.Task[None] | None = None
-        self._head = b'{"type":"events","session":' + _encode(reader.session) + b',"events":['
-
-    @property
-    def session(self) -> str:
-        return self._reader.session
-
-    def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    def cancel(self) -> list[asyncio.Task[None]]:
-        """It is over; what is left of it, to be waited for."""
-        self._reader.close()
-        if self._task is None:
-            return []
-        self._task.cancel()
-        return [self._task]
-
-    async def _run(self) -> None:
-        with suppress(Gone):
-            try:
-                await self._pump()
-            except TurnkeeperError as refused:
-                await self._socket.lose(self, refused)
-            except Gone:
-                raise
-            except Exception as fault:
-                log.exception("a subscription to session %s failed", self.session)
-                await self._socket.lose(self, mistake(fault))
-            finally:
-                self._reader.close()
-
-    async def _pump(self) -> None:
-        reader, head, say, turn = self._reader, self._head, self._socket.say, self._socket.turn
-        while True:
-            await reader.wait_more()
-            async with turn:
-                lines = await reader.next_lines()
-                if not lines:
-                    return
-                for part in parts(lines):
-                    await say(head + b",".join(part) + b"]}")
-            if reader.cursor < reader.head:
-                await asyncio.sleep(0)
 
 
 def _encode(told: Any) -> bytes:

@@ -109,6 +109,8 @@ class Watcher:
         self._closed = False
         self._ending = False
         self._wake = asyncio.Event()
+        self.on_more: Callable[[], None] | None = None
+        """Called when there may be more, for who does not wait in `next`."""
 
     async def next(self) -> Sequence[Event]:
         """The next events, waiting for one if need be; none once closed, or once all is read that
@@ -119,14 +121,11 @@ class Watcher:
         """The same, as the log has them: one JSON object each."""
         return await self._next(_lines_of, self._fanout.page_lines)
 
-    async def wait_more(self) -> None:
-        """Until `next` has something to give or to say. Who must first wait for something else
-        takes nothing meanwhile."""
-        while self.cursor >= self._tail.head:
-            if self._closed or self._ending or self._cut_at is not None:
-                return
-            self._wake.clear()
-            await self._wake.wait()
+    @property
+    def has_more(self) -> bool:
+        """`next` has something to give or to say, and does not wait for it."""
+        there = self.cursor < self._tail.head or self._cut_at is not None
+        return there or self._closed or self._ending
 
     async def _next(
         self,
@@ -166,12 +165,12 @@ class Watcher:
         """There is more; or it has let too much pass without reading."""
         if head - self._head_when_read > behind_max:
             self._cut_at = head
-        self._wake.set()
+        self._ring()
 
     def end(self) -> None:
         """Nothing more will happen: it may read what is there, and then it is done."""
         self._ending = True
-        self._wake.set()
+        self._ring()
 
     @property
     def head(self) -> int:
@@ -184,8 +183,13 @@ class Watcher:
 
     def close(self) -> None:
         self._closed = True
-        self._wake.set()
+        self._ring()
         self._fanout.leave(self)
+
+    def _ring(self) -> None:
+        self._wake.set()
+        if self.on_more is not None:
+            self.on_more()
 
 
 class Fanout:

@@ -1,0 +1,135 @@
+"""What a socket's subscriptions have to tell: a page of each, in turn, by one task.
+
+Decides in which order subscriptions go out. It must not know what events mean, nor how they are
+sent. Invariant: each subscription gets every event after its cursor once and in order; they take
+turns; however many wait, a peer that does not read is given one page and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import Protocol
+
+from turnkeeper.core.errors import TurnkeeperError
+from turnkeeper.gateway.answers import mistake
+from turnkeeper.gateway.asked import Gone
+from turnkeeper.gateway.reader import Reader, parts
+
+log = logging.getLogger("turnkeeper.gateway")
+
+AT_ONCE = 32
+"""After so many pages, others get their turn."""
+
+
+class Peer(Protocol):
+    """Who is told."""
+
+    async def say(self, data: bytes) -> None: ...
+
+    async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None: ...
+
+
+class Subscription:
+    """One session, watched over a socket. `head` is how a message of its events begins."""
+
+    __slots__ = ("_feed", "_head", "_over", "_reader", "id", "is_due")
+
+    def __init__(self, feed: Feed, reader: Reader, id: str | None, head: bytes) -> None:
+        self.id = id
+        self.is_due = False
+        self._over = False
+        self._feed = feed
+        self._reader = reader
+        self._head = head
+
+    @property
+    def session(self) -> str:
+        return self._reader.session
+
+    def begin(self) -> None:
+        self._reader.on_more(self.wake)
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be more of it. Returns at once."""
+        if not self.is_due and not self.is_over():
+            self.is_due = True
+            self._feed.put(self)
+
+    def is_over(self) -> bool:
+        return self._over
+
+    def end(self) -> None:
+        """Nothing of it goes out any more."""
+        self._over = True
+        self._reader.close()
+
+    async def tell(self, peer: Peer) -> None:
+        """One page, if there is one."""
+        reader, head = self._reader, self._head
+        if self.is_over() or not reader.has_more:
+            return
+        lines = await reader.next_lines()
+        if not lines:
+            self.end()
+        for part in parts(lines):
+            if self.is_over():
+                return
+            await peer.say(head + b",".join(part) + b"]}")
+        if reader.has_more:
+            self.wake()
+
+
+class Feed:
+    """The subscriptions of one socket that have something to tell."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._due: deque[Subscription] = deque()
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, subscription: Subscription) -> None:
+        self._due.append(subscription)
+        self._more.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """It is over; what is left of it, to be waited for."""
+        if self._task is None:
+            return []
+        self._task.cancel()
+        return [self._task]
+
+    async def _run(self) -> None:
+        told = 0
+        with suppress(Gone):
+            while True:
+                self._more.clear()
+                while self._due:
+                    subscription = self._due.popleft()
+                    subscription.is_due = False
+                    await self._tell(subscription)
+                    told += 1
+                    if told % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                await self._more.wait()
+
+    async def _tell(self, subscription: Subscription) -> None:
+        try:
+            await subscription.tell(self._peer)
+        except Gone:
+            raise
+        except TurnkeeperError as refused:
+            await self._lose(subscription, refused)
+        except Exception as fault:
+            log.exception("a subscription to session %s failed", subscription.session)
+            await self._lose(subscription, mistake(fault))
+
+    async def _lose(self, subscription: Subscription, refused: TurnkeeperError) -> None:
+        subscription.end()
+        await self._peer.lose(subscription, refused)
