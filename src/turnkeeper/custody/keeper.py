@@ -20,7 +20,7 @@ from turnkeeper.custody import frames, linux, procfs, reaper, record
 from turnkeeper.custody.attend import Door
 from turnkeeper.custody.launch import Agent, NotStarted, Spec, launch
 from turnkeeper.custody.linux import sig
-from turnkeeper.custody.spool import Feed, Spool, drain, read_some
+from turnkeeper.custody.spool import Feed, Outlet, Spool, drain, read_some
 from turnkeeper.custody.told import Told
 from turnkeeper.custody.turn import Turn
 
@@ -61,7 +61,7 @@ class Keeper:
         self._phase = RUNNING
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
-        self._read = 0
+        self._read, self._outlet = 0, Outlet()
         self._turn = Turn(0)
         self._limited = False
         self._kill_at = 0.0
@@ -204,7 +204,7 @@ class Keeper:
     # The agent's streams -------------------------------------------------------------------
 
     def _read_out(self, agent: Agent) -> None:
-        data = read_some(agent.stdout)
+        data = self._outlet.read(agent.stdout)
         if data is None:
             os.close(agent.stdout)
             self._watched.pop(agent.stdout)

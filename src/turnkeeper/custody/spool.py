@@ -8,6 +8,7 @@ written to stdin whole and in order, once for each id.
 from __future__ import annotations
 
 import os
+import time
 
 from turnkeeper.custody import linux
 
@@ -15,6 +16,9 @@ CHUNK = 256 * 1024
 BLOCK = 4096
 TAIL_BYTES = 4096
 IDS_MAX = 100_000
+GATHER_S, GATHER_BYTES = 0.001, 48 * 1024
+"""What is written so soon after the last was read is let gather for so long; unless so much was
+read that the pipe may have been full, and its writer kept waiting."""
 DRAIN_CHUNKS = 64
 """A pipe holds less; whoever outside the tree still writes to it is not waited for."""
 
@@ -25,6 +29,24 @@ def read_some(fd: int) -> bytes | None:
         return os.read(fd, CHUNK) or None
     except BlockingIOError:
         return b""
+
+
+class Outlet:
+    """Reads a pipe whose writer may write often: then a moment later, and more at once. Who reads
+    at each write has three processes wake up for it."""
+
+    __slots__ = ("_read_at",)
+
+    def __init__(self) -> None:
+        self._read_at = 0.0
+
+    def read(self, fd: int) -> bytes | None:
+        """As `read_some`."""
+        if time.monotonic() < self._read_at + GATHER_S:
+            time.sleep(GATHER_S)
+        data = read_some(fd)
+        self._read_at = time.monotonic() if data and len(data) < GATHER_BYTES else 0.0
+        return data
 
 
 class Spool:
