@@ -7,7 +7,7 @@ an upcaster from the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -298,7 +298,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return type(self.data).kind
 
 
-class _Stored(msgspec.Struct, omit_defaults=True):
+class _Stored(msgspec.Struct, omit_defaults=True, gc=False):
     seq: int
     session: str
     run: str | None
@@ -325,6 +325,8 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[tuple[str, int], Upcaster] = {}
 """From (kind, version) to the shape of the version after it."""
 
+FEW = 4
+_ZERO = b'{"seq":0'
 _encoder = msgspec.json.Encoder()
 _reader = msgspec.json.Decoder(_Read)
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -343,6 +345,29 @@ def encode(event: Event) -> bytes:
         _Stored(event.seq, event.session, event.run, fact.kind, event.at, event.data,
                 fact.version, event.pos)
     )  # fmt: skip
+
+
+def encode_all(events: Sequence[Event]) -> list[bytes]:
+    """`encode` for each of them. Words that were read together differ in their number and text
+    alone, and are what there is most of: the rest of their line is made once."""
+    if len(events) < FEW:
+        return [encode(event) for event in events]
+    lines: list[bytes] = []
+    alike: tuple[str, str | None, float, int] | None = None
+    before = after = b""
+    text = _encoder.encode
+    for event in events:
+        data = event.data
+        if type(data) is not OutputText:
+            lines.append(encode(event))
+            continue
+        own = (event.session, event.run, event.at, event.pos)
+        if own != alike:
+            alike = own
+            line = encode(Event(0, *own[:3], OutputText(""), own[3]))
+            before, _, after = line.removeprefix(_ZERO).rpartition(b'""')
+        lines.append(b'{"seq":%d%b%b%b' % (event.seq, before, text(data.text), after))
+    return lines
 
 
 def decode(line: bytes | str) -> Event:

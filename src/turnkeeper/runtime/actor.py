@@ -22,7 +22,7 @@ from turnkeeper.core.errors import (
     StoreDown,
     TurnkeeperError,
 )
-from turnkeeper.core.events import Event, RunEnded, RunStarted, encode
+from turnkeeper.core.events import Event, RunEnded, RunStarted, encode_all
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
 from turnkeeper.core.signals import Broken, Exited, Gone, Group
@@ -254,7 +254,7 @@ class SessionActor:
         """Append first; then show, act and answer."""
         self._answering = asks
         if step.events:
-            lines = [encode(event) for event in step.events]
+            lines = encode_all(step.events)
             await self._append(step.events, lines)
             if step.effects:
                 self.machine.stored(step, self._around.clock.now())

@@ -9,8 +9,8 @@ a broken agent, never a broken session.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import get_args
+from collections.abc import Callable, Sequence
+from typing import cast, get_args
 
 import msgspec
 
@@ -21,6 +21,7 @@ from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Link, Opening, Sink
 
 REPORTABLE = frozenset(get_args(AgentSignal))
+_WORDS = frozenset({Text, Thinking})
 
 log = logging.getLogger("turnkeeper.supervisor")
 
@@ -105,7 +106,7 @@ class Supervisor:
     def _hear(self, group: Group) -> None:
         if self._detached:
             return
-        for i, signal in enumerate(group.signals):
+        for i, signal in enumerate(() if _are_words(group.signals) else group.signals):
             wrong = _wrong(signal)
             if wrong is not None:
                 told = Broken("internal", f"its driver reported what cannot be: {wrong}")
@@ -127,6 +128,17 @@ class Supervisor:
             except Exception as fault:
                 log.exception("the driver of %s failed", process)
                 self._report(process, Broken("internal", f"its driver failed: {fault!r}"))
+
+
+def _are_words(signals: Sequence[AgentSignal]) -> bool:
+    """Nothing but words, all of which can be stored: what there is most of, looked at together."""
+    if not _WORDS.issuperset(map(type, signals)):
+        return False
+    try:
+        "".join([word.text for word in cast("Sequence[Text]", signals)]).encode()
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _wrong(signal: AgentSignal) -> str | None:

@@ -31,6 +31,7 @@ from turnkeeper.wire.acp_lines import (
     ToolCall,
     Update,
     asking,
+    chunk_line,
     hello,
     params_of,
     prompted,
@@ -41,7 +42,7 @@ from turnkeeper.wire.acp_lines import (
 from turnkeeper.wire.codec import Frame
 from turnkeeper.wire.framing import LINE_MAX
 from turnkeeper.wire.jsonrpc import AFRESH, CONVERSE, HELLO, Fault, RpcCodec, id_of
-from turnkeeper.wire.linecodec import read
+from turnkeeper.wire.linecodec import UNREADABLE, read
 
 VERSION = 1
 AUTH_REQUIRED = -32000
@@ -85,6 +86,8 @@ class AcpCodec(RpcCodec):
         self._prompts = set()
         self._answered = set()
         self._moved = False
+        self._speaking = False
+        """The last line was a piece of text."""
         self._words: list[str] = []
         self._tools: dict[str, ToolCall] = {}
         self._asked: dict[str, Asking] = {}
@@ -222,6 +225,28 @@ class AcpCodec(RpcCodec):
 
     # What it tells ----------------------------------------------------------------------------
 
+    def _line(self, line: bytes) -> None:
+        """After a piece of text mostly comes another one: then that is tried first."""
+        if not self._speaking or not self._words_in(line):
+            self._speaking = False
+            super()._line(line)
+
+    def _words_in(self, line: bytes) -> bool:
+        """Whether it is a piece of text: then it is taken in, the same as by the long way, at half
+        the cost."""
+        try:
+            said = chunk_line.decode(line)
+        except UNREADABLE:
+            return False
+        params = said.params
+        update, text = params.update, params.update.content.text
+        plain = update.kind == "agent_message_chunk" and said.method == "session/update"
+        if not (plain and text and params.session_id == self._session) or said.id:
+            return False
+        self._words.append(text)
+        self._out.append(s.Text(text))
+        return True
+
     def _tells(self, method: str, params: msgspec.Raw) -> None:
         if method != "session/update" or not self._open:
             return
@@ -233,6 +258,7 @@ class AcpCodec(RpcCodec):
             case "agent_message_chunk" if text := text_of(update.content):
                 self._words.append(text)
                 self._move(s.Text(text))
+                self._speaking = True
             case "agent_thought_chunk" if text := text_of(update.content):
                 self._move(s.Thinking(text))
             case "plan" if update.entries:

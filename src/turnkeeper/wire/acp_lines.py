@@ -62,6 +62,28 @@ class Params(_Said, frozen=True, gc=False):
     session_id: str = ""
 
 
+class _Words(msgspec.Struct, gc=False):
+    text: str = ""
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    kind: str = msgspec.field(name="sessionUpdate")
+    content: _Words
+
+
+class _ChunkParams(_Said, frozen=True, gc=False):
+    update: _Chunk
+    session_id: str = ""
+
+
+class ChunkLine(msgspec.Struct, gc=False):
+    """A whole line that brings a piece of text: what there is most of, read in one go."""
+
+    method: str
+    params: _ChunkParams
+    id: msgspec.Raw = msgspec.Raw(b"")
+
+
 class Option(_Said, frozen=True, gc=False):
     option_id: str
     kind: str = ""
@@ -86,6 +108,7 @@ hello: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
 session: msgspec.json.Decoder[Session] = msgspec.json.Decoder(Session)
 prompted: msgspec.json.Decoder[Prompted] = msgspec.json.Decoder(Prompted)
 params_of: msgspec.json.Decoder[Params] = msgspec.json.Decoder(Params)
+chunk_line: msgspec.json.Decoder[ChunkLine] = msgspec.json.Decoder(ChunkLine)
 asking: msgspec.json.Decoder[Asking] = msgspec.json.Decoder(Asking)
 
 

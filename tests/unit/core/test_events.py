@@ -196,3 +196,18 @@ def test_a_log_with_a_gap_or_a_repetition_is_refused(second: int) -> None:
 def test_an_event_of_a_run_that_does_not_run_is_refused(fact: e.Fact) -> None:
     with pytest.raises(BrokenLog, match="event 2"):
         fold([created(), e.Event(2, "s_1", "r_1", 0.0, fact)])
+
+
+def test_many_events_are_written_as_each_of_them_alone() -> None:
+    words = ["a", "", '"quoted", \\ and "" too', "\n\t\x00", "ünïcödé 😀", '{"seq":0', "x" * 1000]
+    facts: list[e.Fact] = [e.OutputText(word) for word in words]
+    facts += [e.OutputThinking("hm"), *facts, e.AttemptReady(None), e.OutputText("last")]
+    events = [
+        e.Event(number, session, run, at, fact, pos)
+        for session, run in [("s_1", "m_1-1"), ('a"" b', None), ("s_1", 'r""')]
+        for at, pos in [(0.0, 0), (1794767424.420861, 7), (1e300, 1 << 60)]
+        for number, fact in enumerate(facts)
+    ]
+    assert e.encode_all(events) == [e.encode(event) for event in events]
+    assert e.encode_all(events[:3]) == [e.encode(event) for event in events[:3]]
+    assert e.encode_all([]) == []
