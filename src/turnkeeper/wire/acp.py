@@ -241,7 +241,8 @@ class AcpCodec(RpcCodec):
         params = said.params
         update, text = params.update, params.update.content.text
         plain = update.kind == "agent_message_chunk" and said.method == "session/update"
-        if not (plain and text and params.session_id == self._session) or said.id:
+        ours = self._open and params.session_id == self._session
+        if not (plain and text and ours) or said.id:
             return False
         self._words.append(text)
         self._out.append(s.Text(text))
