@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -36,6 +36,8 @@ AT_ONCE = 16
 PROBES_A_S = 20.0
 """So many messages are sent a second, and half as many runs stopped."""
 GATHER_S = 600.0
+SETTLE_S = 5.0
+"""For what has gathered by then."""
 
 LATE_MS, CORES, MEMORY_MB, ACCEPT_MS, STOP_MS = 100.0, 1.0, 300.0, 20.0, 50.0
 
@@ -147,7 +149,10 @@ class Found:
     peak_mb: float
 
 
-async def measure(server: Server, sessions: int, seconds: float) -> Found:
+async def measure(
+    server: Server, sessions: int, seconds: float, begin: Callable[[], None]
+) -> Found:
+    """`begin` lets everybody speak who has come."""
     heard = Heard()
     async with AsyncExitStack() as stack:
         began = time.monotonic()
@@ -157,7 +162,11 @@ async def measure(server: Server, sessions: int, seconds: float) -> Found:
         for number, session in enumerate(crowd):
             await subscribe(sockets[number % SOCKETS], session)
         await _unless(listening, wait_all_speak(heard, sessions))
-        print(f"  {sessions:,} sessions stream after {time.monotonic() - began:.1f} s", flush=True)
+        print(
+            f"  {sessions:,} sessions are there after {time.monotonic() - began:.1f} s", flush=True
+        )
+        begin()
+        await _unless(listening, asyncio.sleep(SETTLE_S))
         gc.collect()
         gc.freeze()
         probes = Probes(server, crowd, heard)
@@ -192,17 +201,22 @@ def _spent(server: Server) -> tuple[float, float, float]:
 
 
 @contextmanager
-def agents() -> Iterator[dict[str, Spec]]:
-    """The crowd's agent; for the time being, whoever plays it is there."""
+def agents() -> Iterator[tuple[dict[str, Spec], Callable[[], None]]]:
+    """The crowd's agent, and how it is let begin. Whoever plays it is there meanwhile."""
     if size("CROWD_CUSTODY", 0):
-        yield {"crowd": {"driver": "acp", "command": program("acp_ticker.py", EVERY_MS)}}
+        command = program("acp_ticker.py", EVERY_MS)
+        yield {"crowd": {"driver": "acp", "command": command}}, lambda: None
         return
     argv = program("chat_crowd.py", EVERY_MS)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdin is not None
         assert child.stdout is not None
+        stdin = child.stdin
         url = f"http://127.0.0.1:{child.stdout.readline().strip()}"
         try:
-            yield {"crowd": {"driver": "chat", "api": "chat", "model": "crowd", "url": url}}
+            spec = {"driver": "chat", "api": "chat", "model": "crowd", "url": url}
+            yield {"crowd": spec}, lambda: print("begin", file=stdin, flush=True)
         finally:
             child.kill()
 
@@ -212,8 +226,8 @@ def main() -> bool:
     sessions, seconds = size("CROWD_SESSIONS", 1000), size("CROWD_SECONDS", 30)
     rate = 1000 // EVERY_MS
     print(f"crowd: {sessions:,} agents, {rate} texts a second each, for {seconds} s")
-    with agents() as specs, serving(specs) as server:
-        found = asyncio.run(measure(server, sessions, seconds))
+    with agents() as (specs, begin), serving(specs) as server:
+        found = asyncio.run(measure(server, sessions, seconds, begin))
     heard = len(found.late_s) / found.seconds
     print(f"  {heard:,.0f} texts a second arrived, {sessions * rate:,} were due")
     print(f"  agent to client: {spread(found.late_s)}")

@@ -1,8 +1,9 @@
 """A model API (OpenAI's chat completions, streamed) that answers everybody in a steady rhythm.
 
-`python chat_crowd.py EVERY_MS` prints its port. Each request is answered with a text every so
-often, which carries the time of its writing (CLOCK_MONOTONIC, in nanoseconds: the same clock for
-every process here), until whoever asked hangs up.
+`python chat_crowd.py EVERY_MS` prints its port. Each request is answered with one text, and, once
+there was a line on its stdin, with a further one every so often, until whoever asked hangs up. Each
+carries the time of its writing (CLOCK_MONOTONIC, in nanoseconds: the same clock for every process
+here).
 """
 
 import asyncio
@@ -35,6 +36,7 @@ class Stream(asyncio.Protocol):
         if found and len(body) >= int(head.lower().partition(b"content-length:")[2].split()[0]):
             self._request = b""
             self._transport.write(HEAD)
+            self.tick()
             self._slot = random.choice(self._slots)
             self._slot.add(self)
 
@@ -51,6 +53,10 @@ async def main(every_s: float) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Stream(slots), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
+    begin = asyncio.Event()
+    loop.add_reader(0, begin.set)
+    await begin.wait()
+    loop.remove_reader(0)
     at = loop.time()
     while True:
         for slot in slots:

@@ -145,7 +145,8 @@ def main() -> None:
 def _remove_what_is_no_longer_wanted(versions: Versions) -> None:
     wanted = {package.folder.name for package in versions.packages.values()}
     for folder in AGENTS.iterdir():
-        if folder.is_dir() and folder.name not in wanted:
+        others = folder.name.startswith("bench-")  # what `bench.sdks` has there
+        if folder.is_dir() and folder.name not in wanted and not others:
             shutil.rmtree(folder)
 
 

@@ -74,9 +74,10 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(tmp_path: Path) -> None:
     async def test() -> None:
         store = await SqliteStore.open(tmp_path / "turnkeeper.db")
         epochs = [await store.claim(f"s_{n}") for n in range(3)]
+        unwritable = [created(session="s_1", title="\ud800")]
         answers = await asyncio.gather(
             store.append(batch(created(session="s_0"), epoch=epochs[0])),
-            store.append(batch(created(session="s_1", title="\ud800"), epoch=epochs[1])),
+            store.append(Batch("s_1", epochs[1], unwritable, unfinished=True)),
             store.append(batch(created(session="s_2"), epoch=epochs[2])),
             return_exceptions=True,
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from bench import __main__ as bench
-from bench import supervise
+from bench import figures, supervise
 
 
 def choosable(monkeypatch: pytest.MonkeyPatch, **held: bool) -> list[str]:
@@ -61,3 +61,26 @@ def test_the_verdict_says_which_rows_it_is_about(worst: float, held: bool) -> No
     assert "at most 15 µs" in told
     assert "“1 run” (1, 10, 100 signals a read)" in told
     assert f"worst of these is {worst:.2f} µs" in told
+
+
+@pytest.mark.parametrize(("of", "found"), [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.0, 1.0)])
+def test_a_share_of_values_is_not_above_what_is_told(of: float, found: float) -> None:
+    assert figures.share([float(n) for n in range(100, 0, -1)], of) == found
+
+
+def test_a_promise_is_held_or_not_held_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert figures.most("time", 1.5, 1.5, "s")
+    assert not figures.most("time", 1.6, 1.5, "s")
+    assert figures.least("rate", 2.0, 1.5, "x")
+    assert not figures.least("rate", 1.4, 1.5, "x")
+    assert not figures.most("nothing was measured", figures.share([], 0.99), 1.5, "s")
+    told = capsys.readouterr().out.splitlines()
+    assert [line.rstrip(")").split(": ")[-1] for line in told] == [
+        "held", "NOT HELD", "held", "NOT HELD", "NOT HELD",
+    ]  # fmt: skip
+
+
+def test_the_size_of_a_bench_can_be_set_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert figures.size("CROWD_SESSIONS", 1000) == 1000
+    monkeypatch.setenv("BENCH_CROWD_SESSIONS", "20")
+    assert figures.size("CROWD_SESSIONS", 1000) == 20

@@ -20,8 +20,9 @@ from turnkeeper.gateway.reader import Reader, parts
 
 log = logging.getLogger("turnkeeper.gateway")
 
-AT_ONCE = 32
-"""After so many pages, others get their turn."""
+AT_ONCE = 500
+"""After so many pages, others get their turn. A busy loop turns slowly: where it has few turns, all
+who wait must get into each."""
 
 
 class Peer(Protocol):

@@ -22,9 +22,14 @@ from turnkeeper.core.errors import Fenced, StoreDown
 from turnkeeper.ports import Batch, OutOfOrder, Snapshot
 from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of, is_full
 from turnkeeper.store.sqlite_records import SecondEnding, put_changes
-
-CHUNK_BYTES, CHUNK_EVENTS = 65536, 256
-"""A chunk is no larger, unless one event is. What reads an event reads its whole chunk."""
+from turnkeeper.store.sqlite_together import (
+    CHUNK_BYTES,
+    CHUNK_EVENTS,
+    Log,
+    Moved,
+    plain_appends,
+    put_together,
+)
 
 KNOWN_MAX = 100_000
 
@@ -63,16 +68,6 @@ class Settle:
 Work: TypeAlias = Batch | Claim | Save | Probe | Settle
 
 
-@dataclass(slots=True)
-class _Log:
-    """What this writer last knew of a log. The database has the last word."""
-
-    n: int
-    epoch: int
-    head: int
-    unfinished: bool
-
-
 class Writer:
     """Owns the connection that it is given."""
 
@@ -82,7 +77,7 @@ class Writer:
         self._path = path
         self._file = _identity(path)
         self._execute = connection.cursor().execute
-        self._known: dict[str, _Log] = {}
+        self._known: dict[str, Log] = {}
         self._damage: str | None = None
         connection.set_wal_hook(self._count_wal)
 
@@ -110,9 +105,9 @@ class Writer:
             return [self._refused() for _ in group]
         try:
             self._execute("BEGIN IMMEDIATE")
-            answers = [self._do(work) for work in group]
+            answers = self._do_all(group)
             self._execute("COMMIT")
-        except (apsw.Error, *_MISTAKES) as error:
+        except (apsw.Error, Moved, *_MISTAKES) as error:
             self._known.clear()
             return error
         finally:
@@ -123,6 +118,14 @@ class Writer:
             # It is stored: a fault in here is met by the next who writes.
             with contextlib.suppress(apsw.Error):
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return answers
+
+    def _do_all(self, group: Sequence[Work]) -> list[Any]:
+        stored = put_together(self._connection, plain_appends(group, self._known))
+        together = {one.at for one in stored}
+        answers = [None if at in together else self._do(work) for at, work in enumerate(group)]
+        for one in stored:
+            one.log.head += len(one.batch.events)
         return answers
 
     def _do(self, work: Work) -> Any:
@@ -162,7 +165,7 @@ class Writer:
             raise
         self._execute("RELEASE batch")
 
-    def _put(self, batch: Batch) -> _Log:
+    def _put(self, batch: Batch) -> Log:
         """The fence, the head and the lines."""
         events, first = batch.events, batch.events[0].seq if batch.events else 0
         log = self._known.get(batch.session)
@@ -192,7 +195,7 @@ class Writer:
         log.head, log.unfinished = head, batch.unfinished
         return log
 
-    def _check(self, batch: Batch, first: int) -> _Log:
+    def _check(self, batch: Batch, first: int) -> Log:
         """What the database says of this log, if it lets the batch in."""
         self._known.pop(batch.session, None)
         found = self._execute(
@@ -235,7 +238,7 @@ class Writer:
         if not self._connection.changes():
             raise Fenced(save.session, save.epoch)
 
-    def _know(self, session: str, log: _Log) -> None:
+    def _know(self, session: str, log: Log) -> None:
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         self._known[session] = log
@@ -269,9 +272,9 @@ class Writer:
         return apsw.SQLITE_OK
 
 
-def _log_of(row: Sequence[Any]) -> _Log:
+def _log_of(row: Sequence[Any]) -> Log:
     n, epoch, head, unfinished = row
-    return _Log(n, epoch, head, bool(unfinished))
+    return Log(n, epoch, head, bool(unfinished))
 
 
 def _cut(lines: Sequence[bytes]) -> list[tuple[int, int]]:

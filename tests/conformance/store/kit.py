@@ -124,7 +124,8 @@ def settled(
 
 
 def batch(*events: e.Event, epoch: int = 1, unfinished: bool = True) -> Batch:
-    return Batch(events[0].session, epoch, events, unfinished)
+    lines = e.encode_all(events)
+    return Batch(events[0].session, epoch, events, unfinished, lines)
 
 
 async def put(store: EventStore, *events: e.Event, unfinished: bool = True) -> int:

@@ -10,7 +10,7 @@ from tests.conformance.store.kit import Bench, accepted, batch, created, ended, 
 from tests.helpers.shell import event
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced, InvalidValue
-from turnkeeper.ports import EventStore, OutOfOrder
+from turnkeeper.ports import Batch, EventStore, OutOfOrder
 
 
 def test_appends_of_many_sessions_at_once_are_all_there(bench: Bench) -> None:
@@ -178,3 +178,43 @@ def test_what_is_unfinished_is_known_of_many(bench: Bench, sessions: int) -> Non
         assert sorted(await store.unfinished()) == expected
 
     bench.run(test)
+
+
+def test_what_is_wrong_with_one_of_many_appends_at_once_is_its_own(bench: Bench) -> None:
+    async def test(store: EventStore) -> None:
+        names = [f"s_{n}" for n in range(40)]
+        epochs = {name: await put(store, created(session=name)) for name in names}
+        wrong: dict[str, object] = {"s_7": Fenced, "s_11": OutOfOrder, "s_30": OutOfOrder}
+        await store.claim("s_7")
+
+        def asked(name: str) -> Batch:
+            seqs = {"s_11": (3,), "s_30": (2, 4)}.get(name, (2, 3, 4))
+            return batch(*(event(n, session=name) for n in seqs), epoch=epochs[name])
+
+        told = await asyncio.gather(
+            *(store.append(asked(name)) for name in names), return_exceptions=True
+        )
+        assert {n: type(x) for n, x in zip(names, told, strict=True) if x is not None} == wrong
+        for name in names:
+            assert await seqs(store, name) == ([1] if name in wrong else [1, 2, 3, 4])
+        again = [store.append(batch(event(5, session=x), epoch=epochs[x])) for x in ("s_1", "s_2")]
+        await asyncio.gather(*again)
+        assert await store.head("s_1") == await store.head("s_2") == 5
+
+    bench.run(test)
+
+
+def test_an_owner_that_another_program_fenced_does_not_touch_its_neighbours(
+    durable: Bench,
+) -> None:
+    async def test(first: EventStore, second: EventStore) -> None:
+        names = [f"s_{n}" for n in range(20)]
+        epochs = {name: await put(first, created(session=name)) for name in names}
+        await second.claim("s_3")
+        batches = [batch(event(2, session=name), epoch=epochs[name]) for name in names]
+        told = await asyncio.gather(*map(first.append, batches), return_exceptions=True)
+        assert [n for n, x in zip(names, told, strict=True) if x is not None] == ["s_3"]
+        for name in names:
+            assert await seqs(second, name) == ([1] if name == "s_3" else [1, 2])
+
+    durable.run_two(test)
