@@ -199,11 +199,14 @@ def test_closing_wakes_every_thread_that_waits() -> None:
         with blocking(served.place.url) as c:
             session = c.create_session("demo")
             sent = c.send(session.id, "stall")
+            seen: list[object] = []
+            read: list[object] = []
             waiting = [
                 in_thread(lambda: waits(sent.wait)),
-                in_thread(lambda: waits(lambda: list(sent))),
-                in_thread(lambda: waits(lambda: list(c.events(session.id)))),
+                in_thread(lambda: waits(lambda: seen.extend(sent))),
+                in_thread(lambda: waits(lambda: read.extend(c.events(session.id)))),
             ]
+            wait_until(lambda: bool(seen and read))
             wait_until(lambda: served.place.server.gate.watchers >= 2)
         for thread in waiting:
             thread.join(BOUND_S)
