@@ -17,7 +17,7 @@ import apsw
 
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import StoreDown
-from turnkeeper.core.events import Event
+from turnkeeper.core.events import Event, Fact, OutputText, OutputThinking, ToolProgressFact
 from turnkeeper.ports import Batch, Snapshot
 from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of
 from turnkeeper.store.sqlite_lane import Lane
@@ -30,6 +30,9 @@ GATHER_S = 0.004
 
 PROBE_S = 1.0
 """So often a store that cannot be written is tried, if nobody else does."""
+
+_WORDS = frozenset({OutputText, OutputThinking, ToolProgressFact})
+"""What an agent says on its way may wait for more of it. All else has somebody waiting for it."""
 
 WAL_PAGES = 2000
 """With so many pages in it, the write-ahead log is brought in beside the writing."""
@@ -97,11 +100,11 @@ class SqliteStore:
     # Writing ---------------------------------------------------------------------------------
 
     async def claim(self, session: str) -> int:
-        epoch: int = await self._write(Claim(session))
+        epoch: int = await self._write(Claim(session), urgent=True)
         return epoch
 
     async def append(self, batch: Batch) -> None:
-        await self._write(batch)
+        await self._write(batch, urgent=not _WORDS.issuperset(map(_fact, batch.events)))
 
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))
@@ -164,11 +167,11 @@ class SqliteStore:
         self._writer = Writer(open_database(self.path), self.path)
         return self._writer
 
-    async def _write(self, work: Work) -> Any:
+    async def _write(self, work: Work, *, urgent: bool = False) -> Any:
         if self._damage is not None:
             raise StoreDamaged(self._damage)
         try:
-            answer = await self._writes.put(work)
+            answer = await self._writes.put(work, urgent=urgent)
         except StoreDown as fault:
             self._fails(fault)
             raise
@@ -214,6 +217,10 @@ class SqliteStore:
         with contextlib.suppress(StoreDown):
             await self._sweeps.put(None)
             await self._writes.put(Settle())
+
+
+def _fact(event: Event) -> type[Fact]:
+    return type(event.data)
 
 
 def _connected(path: Path) -> apsw.Connection:

@@ -33,7 +33,8 @@ class Worker(Protocol[_In]):
 
 class Lane(Generic[_Work]):
     """Used from one event loop. With `gather_s`, groups of several follow each other by at least
-    that time: then more of them come together, and each costs less."""
+    that time: then more of them come together, and each costs less. What is urgent does not wait
+    for that, and takes the others along."""
 
     def __init__(self, name: str, make: Callable[[], Worker[_Work]], gather_s: float = 0.0) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,6 +45,8 @@ class Lane(Generic[_Work]):
         self._busy = True
         self._closed = False
         self._handed_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
+        self._urgent = False
         self._opened: asyncio.Future[Any] = self._loop.create_future()
         self._ended: asyncio.Future[Any] = self._loop.create_future()
         self._thread = threading.Thread(target=self._work, name=f"turnkeeper-{name}", daemon=True)
@@ -59,7 +62,7 @@ class Lane(Generic[_Work]):
     def is_closed(self) -> bool:
         return self._closed
 
-    def put(self, work: _Work) -> asyncio.Future[Any]:
+    def put(self, work: _Work, *, urgent: bool = False) -> asyncio.Future[Any]:
         """Its answer to be. Who no longer waits for it does not stop it."""
         if self._closed:
             raise StoreDown("the store is closed")
@@ -68,13 +71,20 @@ class Lane(Generic[_Work]):
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._hand_over)
+        elif self._gathering is not None and urgent:
+            self._gathering.cancel()
+            self._gathering = None
+            self._loop.call_soon(self._hand_over)
+        self._urgent |= urgent
         return future
 
     async def close(self) -> None:
         """What was put is still done. A second time changes nothing."""
         if not self._closed:
             self._closed = True
-            if not self._busy:
+            if self._gathering is not None:
+                self._gathering.cancel()
+            if not self._busy or self._gathering is not None:
                 self._busy = True
                 self._hand_over()
         if self._thread.ident is not None:
@@ -82,6 +92,7 @@ class Lane(Generic[_Work]):
 
     def _hand_over(self) -> None:
         """All that waits, at once. `_busy` from the first that waits until none does."""
+        self._gathering, self._urgent = None, False
         if self._waiting:
             group, self._waiting = self._waiting, []
             self._handed_at = self._loop.time()
@@ -101,10 +112,10 @@ class Lane(Generic[_Work]):
     def _deliver(self, group: list[tuple[_Work, asyncio.Future[Any]]], answers: list[Any]) -> None:
         for (_, future), answer in zip(group, answers, strict=True):
             _answer(future, answer)
-        if len(group) > 1 and self._gather_s and not self._closed:
+        if len(group) > 1 and self._gather_s and not (self._closed or self._urgent):
             left_s = self._handed_at + self._gather_s - self._loop.time()
             if left_s > 0:
-                self._loop.call_later(left_s, self._hand_over)
+                self._gathering = self._loop.call_later(left_s, self._hand_over)
                 return
         self._hand_over()
 
