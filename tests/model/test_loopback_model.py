@@ -225,7 +225,7 @@ def test_it_refuses_with_the_status_it_is_told(model: LoopbackModel, api: Any) -
 
 def test_it_refuses_as_often_as_it_is_told(model: LoopbackModel) -> None:
     assert said(anthropic, ask(model, anthropic("error 529 retry-after 0 times 1"))) == "ok"
-    assert [e.ending for e in model.requests] == ["refused", "answered"]
+    assert [e.wait_ended() for e in model.requests] == ["refused", "answered"]
 
 
 def test_models_and_tokens_can_be_asked_for(model: LoopbackModel) -> None:
