@@ -338,6 +338,15 @@ SESSION_IN_USE = _add(
     Code("TK-541", "another program uses this session",
          "wait until it is done, or use another session", 409, -32009)
 )  # fmt: skip
+TOKEN_OVER = _add(
+    Code("TK-575", "this token's run is over",
+         "a token of an agent's process is good while that process works for a run", 403, -32003)
+)  # fmt: skip
+NOT_BELOW = _add(
+    Code("TK-576", "that is not a run or a session of yours",
+         "with this token only what your own run has started can be seen, steered and stopped",
+         403, -32003)
+)  # fmt: skip
 
 CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
 

@@ -18,12 +18,14 @@ from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import (
+    SESSION_EXISTS,
     UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
     InvalidValue,
     TurnkeeperError,
 )  # fmt: skip
+from turnkeeper.core.events import Event
 from turnkeeper.core.limits import RUNNING, check_patch
 from turnkeeper.core.outcome import Kind, Outcome
 from turnkeeper.core.state import run_name, run_of_approval
@@ -179,9 +181,12 @@ class Dispatcher:
         """Let go of what nobody has needed for some time. To be called every now and then."""
         await self._sessions.tidy()
 
-    async def start_child(self, parent: str, session: str, text: str, **options: Any) -> c.Accepted:
+    async def start_child(
+        self, parent: str, session: str, text: str, *, make: c.Create | None = None, **options: Any
+    ) -> c.Accepted:
         """A run of another session, started by a run: it ends no later than its parent. With a
-        key, the same call again is the same child."""
+        key, the same call again is the same child. `make` makes the session, once the child is
+        adopted. `runtime.children` has the rest."""
         command = self._message(text, {"priority": "agent", **options})
         if command.when_busy == "steer":
             raise InvalidValue(
@@ -196,6 +201,8 @@ class Dispatcher:
         try:
             adopted = await self._ask(parent, c.Adopt(parent=parent, child=child, session=session))
             assert isinstance(adopted, c.Adopted)
+            if make is not None:
+                await self._make(make, session)
             command = msgspec.structs.replace(command, parent=adopted.parent)
             accepted = await self._send(session, command)
             parent_view = await self.look(parent)
@@ -206,7 +213,35 @@ class Dispatcher:
             self._post(f.AskChild(session, child, parent))
         return accepted
 
+    async def _make(self, make: c.Create, session: str) -> None:
+        """The session of a child, whose name is its own: that it is there is fine."""
+        try:
+            await self.create(make, session)
+        except TurnkeeperError as refused:
+            if refused.entry is not SESSION_EXISTS:
+                raise
+
     # The way there ---------------------------------------------------------------------------
+
+    def new_id(self, prefix: str) -> str:
+        """A name for something new."""
+        return self._ports.ids.new(prefix)
+
+    def check_agent(self, name: str) -> None:
+        """`UNKNOWN_AGENT` if there is none of that name."""
+        self._sessions.agent(name)
+
+    async def find_session(self, session: str) -> r.SessionRecord | None:
+        """That session, if there is one."""
+        return await self._ports.store.session(session)
+
+    async def read(self, session: str, after: int, limit: int) -> list[Event]:
+        """The events of a session after the cursor, at most so many."""
+        return await self._ports.store.read(session, after, limit)
+
+    async def actor(self, session: str) -> SessionActor:
+        """The living actor of that session, for whoever wants to look at its state."""
+        return await self._sessions.actor(session)
 
     def actor_if_loaded(self, session: str) -> SessionActor | None:
         """The living actor of that session, for whoever wants to look at its state."""
