@@ -132,6 +132,9 @@ class Words(msgspec.Struct, frozen=True):
     a2a: str
     acp: str
     acp_error: bool
+    agui: str
+    """The type of the outcome in RUN_FINISHED; or the code of RUN_ERROR, if `agui_error`."""
+    agui_error: bool
 
 
 _EXIT = {
@@ -161,7 +164,9 @@ def _words(kind: Kind, reason: str) -> Words:
     else:
         acp = "cancelled" if kind is Kind.CANCELLED else "error"
     code = None if kind in _RESPONSES else (reason if kind is Kind.FAILED else kind.value)
-    return Words(kind.value, _EXIT[kind], responses, code, a2a, acp, acp == "error")
+    error = acp == "error"
+    agui = "success" if kind is Kind.COMPLETED else kind.value
+    return Words(kind.value, _EXIT[kind], responses, code, a2a, acp, error, agui, error)
 
 
 WORDS: dict[tuple[Kind, str], Words] = {

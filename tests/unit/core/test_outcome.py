@@ -17,44 +17,45 @@ from turnkeeper.core.outcome import (
     words_of,
 )
 
-# kind, reason | API | exit code | Responses, its code | A2A | ACP, is it an error
+# kind, reason | API | exit code | Responses, its code | A2A | ACP, AG-UI, is it an error
 TABLE = """
-completed end_turn       | completed |   0 | completed  -              | completed | end_turn no
-completed max_tokens     | completed |   0 | incomplete -              | completed | max_tokens no
-completed max_turns      | completed |   0 | completed  -              | completed | max_turn_requests no
-completed refused        | completed |   0 | completed  -              | rejected  | refusal no
-cancelled stopped        | cancelled | 130 | cancelled  -              | canceled  | cancelled no
-cancelled superseded     | cancelled | 130 | cancelled  -              | canceled  | cancelled no
-cancelled preempted      | cancelled | 130 | cancelled  -              | canceled  | cancelled no
-cancelled parent_ended   | cancelled | 130 | cancelled  -              | canceled  | cancelled no
-cancelled shutdown       | cancelled | 130 | cancelled  -              | canceled  | cancelled no
-timed_out startup        | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out write          | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out first_output   | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out idle           | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out tool           | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out deadline       | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out ceiling        | timed_out | 124 | failed     timed_out      | failed    | error yes
-timed_out queue          | timed_out | 124 | failed     timed_out      | failed    | error yes
-failed    agent_error    | failed    |   1 | failed     agent_error    | failed    | error yes
-failed    agent_exited   | failed    |   1 | failed     agent_exited   | failed    | error yes
-failed    protocol_error | failed    |   1 | failed     protocol_error | failed    | error yes
-failed    spawn_failed   | failed    |   1 | failed     spawn_failed   | failed    | error yes
-failed    output_limit   | failed    |   1 | failed     output_limit   | failed    | error yes
-failed    internal       | failed    |   1 | failed     internal       | failed    | error yes
-lost      server_lost    | lost      | 125 | failed     lost           | failed    | error yes
-lost      node_lost      | lost      | 125 | failed     lost           | failed    | error yes
+completed end_turn       | completed |   0 | completed  -              | completed | end_turn no                   | success no
+completed max_tokens     | completed |   0 | incomplete -              | completed | max_tokens no                 | success no
+completed max_turns      | completed |   0 | completed  -              | completed | max_turn_requests no          | success no
+completed refused        | completed |   0 | completed  -              | rejected  | refusal no                    | success no
+cancelled stopped        | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
+cancelled superseded     | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
+cancelled preempted      | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
+cancelled parent_ended   | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
+cancelled shutdown       | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
+timed_out startup        | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out write          | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out first_output   | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out idle           | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out tool           | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out deadline       | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out ceiling        | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+timed_out queue          | timed_out | 124 | failed     timed_out      | failed    | error yes                     | timed_out yes
+failed    agent_error    | failed    |   1 | failed     agent_error    | failed    | error yes                     | failed yes
+failed    agent_exited   | failed    |   1 | failed     agent_exited   | failed    | error yes                     | failed yes
+failed    protocol_error | failed    |   1 | failed     protocol_error | failed    | error yes                     | failed yes
+failed    spawn_failed   | failed    |   1 | failed     spawn_failed   | failed    | error yes                     | failed yes
+failed    output_limit   | failed    |   1 | failed     output_limit   | failed    | error yes                     | failed yes
+failed    internal       | failed    |   1 | failed     internal       | failed    | error yes                     | failed yes
+lost      server_lost    | lost      | 125 | failed     lost           | failed    | error yes                     | lost yes
+lost      node_lost      | lost      | 125 | failed     lost           | failed    | error yes                     | lost yes
 """  # noqa: E501
 
 
 def written() -> dict[tuple[Kind, str], Words]:
     table: dict[tuple[Kind, str], Words] = {}
     for line in TABLE.strip().splitlines():
-        name, api, code, responses, a2a, acp = (part.split() for part in line.split("|"))
+        name, api, code, responses, a2a, acp, agui = (part.split() for part in line.split("|"))
         responses_code = None if responses[1] == "-" else responses[1]
         table[Kind(name[0]), name[1]] = Words(
-            api[0], int(code[0]), responses[0], responses_code, a2a[0], acp[0], acp[1] == "yes"
-        )
+            api[0], int(code[0]), responses[0], responses_code, a2a[0], acp[0], acp[1] == "yes",
+            agui[0], agui[1] == "yes",
+        )  # fmt: skip
     return table
 
 
