@@ -1,4 +1,4 @@
-"""The catalogue of error codes: one for each bad ending and for each refusal.
+"""The catalogue of error codes: one for each refusal and (from `core.codes`) for each bad ending.
 
 Decides what an error is called, its HTTP status and JSON-RPC code, and what to do about it. It must
 not know who raises or shows it. Invariant: every code is here once and has a page in docs/errors/.
@@ -8,222 +8,45 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from turnkeeper.core.codes import CODES, add
+from turnkeeper.core.codes import Code as Code
+from turnkeeper.core.codes import ending_code as ending_code
 
-
-class Code(msgspec.Struct, frozen=True):
-    """One entry: `title` says what happened, `todo` what to do about it."""
-
-    code: str
-    title: str
-    todo: str
-    http: int = 500
-    rpc: int = -32000
-
-
-_ENDINGS: dict[tuple[str, str], Code] = {}
-_CODES: dict[str, Code] = {}
-
-
-def _add(code: Code) -> Code:
-    if code.code in _CODES:
-        raise ValueError(f"{code.code} is in the catalogue twice")
-    _CODES[code.code] = code
-    return code
-
-
-def _ending(kind: str, reason: str, code: str, title: str, todo: str) -> None:
-    _ENDINGS[kind, reason] = _add(Code(code, title, todo))
-
-
-_ending(
-    "timed_out",
-    "startup",
-    "TK-101",
-    "the agent did not become ready in time",
-    "run the agent's command by hand; raise startup_s if it is only slow",
-)
-_ending(
-    "timed_out",
-    "first_output",
-    "TK-102",
-    "the agent took the message and then said nothing",
-    "see whether its model answers; raise first_output_s if the model is slow",
-)
-_ending(
-    "timed_out",
-    "idle",
-    "TK-103",
-    "the agent fell silent in the middle of its answer",
-    "see whether its model answers; raise idle_s if long silences are normal",
-)
-_ending(
-    "timed_out",
-    "tool",
-    "TK-104",
-    "a tool made no progress and showed no sign of work",
-    "see what the tool waits for; raise tool_s if that is normal",
-)
-_ending(
-    "timed_out",
-    "write",
-    "TK-105",
-    "the agent did not take what was written to it",
-    "see whether the agent is frozen; raise write_s if it is only slow to read",
-)
-_ending(
-    "timed_out",
-    "deadline",
-    "TK-106",
-    "the run's own deadline passed",
-    "give the message a later deadline_s or less to do",
-)
-_ending(
-    "timed_out",
-    "ceiling",
-    "TK-107",
-    "the operator's ceiling for any run passed",
-    "split the work, or let the operator raise ceiling_s",
-)
-_ending(
-    "timed_out",
-    "queue",
-    "TK-108",
-    "the message waited too long for its turn",
-    "send it again when the session is free, or raise queue_s",
-)
-_ending(
-    "failed",
-    "agent_error",
-    "TK-201",
-    "the agent itself said that the turn failed",
-    "read what it said; nothing was sent again",
-)
-_ending(
-    "failed",
-    "agent_exited",
-    "TK-202",
-    "the agent's process ended in the middle of the turn",
-    "see its exit code and the end of its stderr",
-)
-_ending(
-    "failed",
-    "protocol_error",
-    "TK-203",
-    "the agent said something that is not its protocol",
-    "see the raw line; check the agent's version against the driver",
-)
-_ending(
-    "failed",
-    "spawn_failed",
-    "TK-204",
-    "the agent could not be started",
-    "check the command, its folder and its permissions",
-)
-_ending(
-    "failed",
-    "output_limit",
-    "TK-205",
-    "the agent wrote more than it may",
-    "ask for less, or raise the agent's output cap",
-)
-_ending(
-    "failed",
-    "internal",
-    "TK-206",
-    "Turnkeeper itself could not go on with this run",
-    "see the log of the program that runs Turnkeeper; the session goes on",
-)
-_ending(
-    "cancelled",
-    "stopped",
-    "TK-301",
-    "somebody stopped the run",
-    "nothing; send the message again if it was a mistake",
-)
-_ending(
-    "cancelled",
-    "superseded",
-    "TK-302",
-    "a newer message took the run's place",
-    "nothing; the newer message runs",
-)
-_ending(
-    "cancelled",
-    "preempted",
-    "TK-303",
-    "a person's message went before this background work",
-    "nothing; the work was queued again as a new run",
-)
-_ending(
-    "cancelled",
-    "parent_ended",
-    "TK-304",
-    "the run that started this one has ended",
-    "see the parent's own outcome",
-)
-_ending(
-    "cancelled",
-    "shutdown",
-    "TK-305",
-    "the server was shut down and told to stop its runs",
-    "send the message again to one that is open: the server when it is back, or in your own process"
-    " inside the `async with` block",
-)
-_ending(
-    "lost",
-    "server_lost",
-    "TK-401",
-    "the agent is gone, and nobody was there to see how it ended",
-    "see what the agent had already done; send the message again if that is safe",
-)
-_ending(
-    "lost",
-    "node_lost",
-    "TK-402",
-    "the machine that ran this turn is gone",
-    "see what the agent had already done; send the message again if that is safe",
-)
-
-INVALID = _add(Code("TK-501", "a value is not allowed", "nothing was stored or run", 400, -32602))
-UNKNOWN_SESSION = _add(
+INVALID = add(Code("TK-501", "a value is not allowed", "nothing was stored or run", 400, -32602))
+UNKNOWN_SESSION = add(
     Code("TK-502", "there is no such session",
          "check the id; a session is there from its creation on", 404, -32004)
 )  # fmt: skip
-UNKNOWN_RUN = _add(
+UNKNOWN_RUN = add(
     Code("TK-503", "there is no such run",
          "check the id; message.accepted names the run", 404, -32004)
 )  # fmt: skip
-UNKNOWN_APPROVAL = _add(
+UNKNOWN_APPROVAL = add(
     Code("TK-504", "there is no such approval",
          "check the id; approval.requested names it", 404, -32004)
 )  # fmt: skip
-KEY_CONFLICT = _add(
+KEY_CONFLICT = add(
     Code("TK-505", "this idempotency key was used for another message",
          "use a new key for a new message", 409, -32009)
 )  # fmt: skip
-QUEUE_FULL = _add(
+QUEUE_FULL = add(
     Code("TK-506", "the session's queue is full", "wait for a run to end, or stop one", 429, -32029)
 )
-SETTLED = _add(
+SETTLED = add(
     Code("TK-507", "this approval is already settled",
          "nothing is to be done: the first answer stands", 409, -32009)
 )  # fmt: skip
-STORE_DOWN = _add(
+STORE_DOWN = add(
     Code("TK-508", "the store cannot be written",
          "send again with the same idempotency key; see the server's disk", 503, -32003)
 )  # fmt: skip
-FENCED = _add(
-    Code("TK-509", "another server has taken this session over", "ask again", 503, -32003)
-)
-GAP = _add(
+FENCED = add(Code("TK-509", "another server has taken this session over", "ask again", 503, -32003))
+GAP = add(
     Code("TK-510", "this watcher read too slowly and was cut off",
          "watch again after the cursor it was given", 429, -32029)
 )  # fmt: skip
-UNKNOWN_AGENT = _add(
-    Code("TK-511", "there is no such agent", "use one of these names", 404, -32004)
-)
-SHUTTING_DOWN = _add(
+UNKNOWN_AGENT = add(Code("TK-511", "there is no such agent", "use one of these names", 404, -32004))
+SHUTTING_DOWN = add(
     Code(
         "TK-512",
         "the server is shutting down",
@@ -233,127 +56,139 @@ SHUTTING_DOWN = _add(
         -32003,
     )
 )
-SESSION_EXISTS = _add(
+SESSION_EXISTS = add(
     Code("TK-513", "there is already such a session", "use it, or another id", 409, -32009)
 )
-CHILD_REFUSED = _add(
+CHILD_REFUSED = add(
     Code("TK-514", "this run may not start that child run",
          "end some children, or start it from a run nearer the root", 409, -32009)
 )  # fmt: skip
 
-INTERNAL = _add(
+INTERNAL = add(
     Code("TK-515", "Turnkeeper made a mistake", "see the server's log, and report it", 500, -32603)
 )
 
-DATA_IN_USE = _add(
+DATA_IN_USE = add(
     Code("TK-516", "another program uses this data directory",
          "use that one, end it, or give another directory", 503, -32003)
 )  # fmt: skip
-STORE_DAMAGED = _add(
+STORE_DAMAGED = add(
     Code("TK-517", "the database is damaged",
          "stop everything that uses it, keep the file, and put a backup in its place", 503, -32003)
 )  # fmt: skip
-STORE_NEWER = _add(
+STORE_NEWER = add(
     Code("TK-518", "the database was made by a newer program",
          "use that program, or another data directory", 503, -32003)
 )  # fmt: skip
-STORE_OLDER = _add(
+STORE_OLDER = add(
     Code("TK-519", "the database was made by an older program",
          "start this program's server on it once: that brings it up to date", 503, -32003)
 )  # fmt: skip
 
-PORT_TAKEN = _add(
+PORT_TAKEN = add(
     Code("TK-520", "the port is taken",
          "end what listens there, or choose another port (0 for any)", 503, -32003)
 )  # fmt: skip
-UNAUTHORIZED = _add(
+UNAUTHORIZED = add(
     Code("TK-521", "a token is needed",
          "send Authorization: Bearer with the token in the data directory", 401, -32001)
 )  # fmt: skip
-FORBIDDEN = _add(
+FORBIDDEN = add(
     Code("TK-522", "this token may not do that",
          "use a token with the scope that is named", 403, -32001)
 )  # fmt: skip
-WRONG_HOST = _add(
+WRONG_HOST = add(
     Code("TK-523", "this server does not go by that name",
          "add the name to the hosts that are allowed", 421, -32001)
 )  # fmt: skip
-WRONG_ORIGIN = _add(
+WRONG_ORIGIN = add(
     Code("TK-524", "a web page of another origin may not do that",
          "add the origin to those that are allowed", 403, -32001)
 )  # fmt: skip
-NO_SUCH_PLACE = _add(
+NO_SUCH_PLACE = add(
     Code("TK-525", "there is nothing at this address", "see /openapi.json", 404, -32601)
 )
-WRONG_METHOD = _add(
+WRONG_METHOD = add(
     Code("TK-526", "this address is not used that way",
          "use one of the methods that are named", 405, -32601)
 )  # fmt: skip
-TOO_LARGE = _add(
+TOO_LARGE = add(
     Code("TK-527", "the request is larger than it may be",
          "send less; the operator can raise the bound", 413, -32600)
 )  # fmt: skip
-WRONG_MEDIA = _add(
+WRONG_MEDIA = add(
     Code("TK-528", "the body is not JSON",
          "send it as application/json, in UTF-8", 415, -32700)
 )  # fmt: skip
-BUSY = _add(
+BUSY = add(
     Code("TK-529", "the server has as much to do as it may", "try again in a moment", 503, -32029)
 )
 
-OUTBOX_FULL = _add(
+OUTBOX_FULL = add(
     Code("TK-530", "the client's outbox is full",
          "send again when the server is back, discard what waits, or raise the bound", 429, -32029)
 )  # fmt: skip
-UNREACHABLE = _add(
+UNREACHABLE = add(
     Code("TK-531", "the server cannot be reached",
          "check the address, and that the server runs", 503, -32003)
 )  # fmt: skip
-NOT_TURNKEEPER = _add(
+NOT_TURNKEEPER = add(
     Code("TK-532", "what answers there is not a Turnkeeper",
          "check the address, its path, and what stands between", 502, -32003)
 )  # fmt: skip
-UNACKNOWLEDGED = _add(
+UNACKNOWLEDGED = add(
     Code("TK-533", "the server did not acknowledge this message",
          "send it again with the same key: that never makes it two", 503, -32003)
 )  # fmt: skip
-OTHER_LOG = _add(
+OTHER_LOG = add(
     Code("TK-534", "the session's log is not the one that was watched",
          "watch it again from its beginning", 409, -32009)
 )  # fmt: skip
 
-NO_SERVER = _add(
+NO_SERVER = add(
     Code("TK-535", "there is no server here",
          "start one (turnkeeper serve), or name one (--server URL, TURNKEEPER_URL)", 503, -32003)
 )  # fmt: skip
-OTHER_VERSION = _add(
+OTHER_VERSION = add(
     Code("TK-536", "the server is of another version",
          "use the same version on both sides", 502, -32003)
 )  # fmt: skip
 
-MISSING_PART = _add(
+MISSING_PART = add(
     Code("TK-540", "a part that this needs is not installed", "install what is named", 500, -32603)
 )
-SESSION_IN_USE = _add(
+SESSION_IN_USE = add(
     Code("TK-541", "another program uses this session",
          "wait until it is done, or use another session", 409, -32009)
 )  # fmt: skip
-TOKEN_OVER = _add(
+TOKEN_OVER = add(
     Code("TK-575", "this token's run is over",
          "a token of an agent's process is good while that process works for a run", 403, -32003)
 )  # fmt: skip
-NOT_BELOW = _add(
+NOT_BELOW = add(
     Code("TK-576", "that is not a run or a session of yours",
          "with this token only what your own run has started can be seen, steered and stopped",
          403, -32003)
 )  # fmt: skip
 
-CATALOGUE: tuple[Code, ...] = tuple(_CODES.values())
+UNKNOWN_RESPONSE = add(
+    Code("TK-560", "there is no such response",
+         "check the id; a response is named by the answer that created it", 404, -32004)
+)  # fmt: skip
+FOLLOWED = add(
+    Code("TK-561", "another message has followed this response",
+         "name the last response, or the conversation, which goes on at its end", 409, -32009)
+)  # fmt: skip
+NOT_DELETED = add(
+    Code("TK-562", "a response cannot be deleted by itself",
+         "it is part of its session's log, which `turnkeeper gc` removes as a whole", 405, -32601)
+)  # fmt: skip
+NOT_OFFERED = add(
+    Code("TK-563", "this cannot be asked of an agent here",
+         "leave it out, or give the value that is named", 400, -32602)
+)  # fmt: skip
 
-
-def ending_code(kind: str, reason: str) -> Code | None:
-    """The entry for an ending; completed runs have none."""
-    return _ENDINGS.get((kind, reason))
+CATALOGUE: tuple[Code, ...] = tuple(CODES.values())
 
 
 class TurnkeeperError(Exception):
