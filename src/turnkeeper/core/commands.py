@@ -62,6 +62,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     parent: Parent | None = None
     sender: str = ""
+    labels: dict[str, str] = {}
 
 
 class StopRun(msgspec.Struct, frozen=True, kw_only=True):

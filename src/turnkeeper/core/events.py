@@ -76,6 +76,7 @@ class MessageAccepted(Fact, frozen=True, gc=False):
     sender: str = ""
     position: int = 0
     steered: bool = False
+    labels: dict[str, str] = {}
 
 
 class MessageDelivered(Fact, frozen=True, gc=False):

@@ -164,6 +164,8 @@ def _words(kind: Kind, reason: str) -> Words:
     else:
         acp = "cancelled" if kind is Kind.CANCELLED else "error"
     code = None if kind in _RESPONSES else (reason if kind is Kind.FAILED else kind.value)
+    if responses == "incomplete":
+        code = "max_output_tokens"
     error = acp == "error"
     agui = "success" if kind is Kind.COMPLETED else kind.value
     return Words(kind.value, _EXIT[kind], responses, code, a2a, acp, error, agui, error)

@@ -91,6 +91,7 @@ def _accepted(
     return e.MessageAccepted(
         command.message, run, command.text, command.priority, command.when_busy, limits,
         command.key, command.fingerprint, command.parent, command.sender, position, steered,
+        command.labels,
     )  # fmt: skip
 
 

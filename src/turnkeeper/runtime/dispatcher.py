@@ -35,7 +35,7 @@ from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
 
-OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
+OPTIONS = ("priority", "when_busy", "limits", "key", "sender", "labels")
 """What may be said of a message besides its text."""
 
 
@@ -270,7 +270,11 @@ class Dispatcher:
         return c.Send(message=self._ports.ids.new("m"), text=text, **options)
 
     async def _send(self, session: str, command: c.Send) -> c.Accepted:
-        said = (command.text, command.priority, command.when_busy, command.limits, command.sender)
+        said: tuple[object, ...] = (
+            command.text, command.priority, command.when_busy, command.limits, command.sender,
+        )  # fmt: skip
+        if command.labels:
+            said = (*said, command.labels)
         fingerprint = hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
         command = msgspec.structs.replace(command, fingerprint=fingerprint)
         answer = await self._sessions.ask(session, command)

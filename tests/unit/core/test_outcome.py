@@ -20,7 +20,7 @@ from turnkeeper.core.outcome import (
 # kind, reason | API | exit code | Responses, its code | A2A | ACP, AG-UI, is it an error
 TABLE = """
 completed end_turn       | completed |   0 | completed  -              | completed | end_turn no                   | success no
-completed max_tokens     | completed |   0 | incomplete -              | completed | max_tokens no                 | success no
+completed max_tokens     | completed |   0 | incomplete max_output_tokens | completed | max_tokens no                 | success no
 completed max_turns      | completed |   0 | completed  -              | completed | max_turn_requests no          | success no
 completed refused        | completed |   0 | completed  -              | rejected  | refusal no                    | success no
 cancelled stopped        | cancelled | 130 | cancelled  -              | canceled  | cancelled no                  | cancelled no
