@@ -16,10 +16,11 @@ import msgspec
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome, Sample, Seen
+from turnkeeper.core.rules import Rules
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "events.md"
 
-PARTS: tuple[type[msgspec.Struct], ...] = (e.Parent, Outcome, Seen, Sample)
+PARTS: tuple[type[msgspec.Struct], ...] = (e.Parent, Rules, Outcome, Seen, Sample)
 
 PLAIN: dict[type[e.Fact], str] = {
     e.SessionCreated: "The session exists, and this is its agent.",

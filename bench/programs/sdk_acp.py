@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-import acp  # type: ignore[import-not-found]
+import acp
 
 
 class Client:
@@ -29,7 +29,7 @@ class Client:
 
 
 async def main(events: int, command: list[str]) -> None:
-    client = Client(events)
+    client: Any = Client(events)
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

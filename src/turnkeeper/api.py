@@ -42,6 +42,20 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What somebody sends us."""
 
 
+RuleList = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=1000)]], Meta(max_length=200)
+]
+
+
+class RulesIn(Asked, kw_only=True):
+    """What the agent may do unasked here, by tool and pattern: `Read`, `Bash(git log*)`. `deny`
+    beats `ask`, `ask` beats `allow`, the operator's rules among them."""
+
+    allow: RuleList = []
+    ask: RuleList = []
+    deny: RuleList = []
+
+
 class NewSession(Asked, kw_only=True):
     """`id` is a name of your own for it; without one it gets one."""
 
@@ -51,6 +65,7 @@ class NewSession(Asked, kw_only=True):
     cwd: Path = ""
     limits: Limits = {}
     labels: Labels = {}
+    approvals: RulesIn = msgspec.field(default_factory=RulesIn)
 
 
 class TextPart(Asked, kw_only=True):
@@ -68,6 +83,16 @@ class NewMessage(Asked, kw_only=True):
     deadline_s: float | None = None
     limits: Limits = {}
     sender: Line = ""
+
+
+class NewChild(NewMessage, kw_only=True):
+    """What a run gives another to do: in `session`, or in a new one with `agent`."""
+
+    session: Name | None = None
+    agent: Name | None = None
+    title: Line = ""
+    cwd: Path = ""
+    priority: Priority = "agent"
 
 
 class Decision(Asked, kw_only=True):
@@ -109,6 +134,13 @@ class AcceptedOut(msgspec.Struct, kw_only=True):
     seq: int
     position: int
     duplicate: bool = False
+
+
+class ChildOut(AcceptedOut, kw_only=True):
+    """The child is durable, and ends no later than `parent`, the run that started it."""
+
+    session: str
+    parent: str
 
 
 class OutcomeOut(msgspec.Struct, kw_only=True):
@@ -321,19 +353,11 @@ Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye
 def session_out(record: SessionRecord) -> SessionOut:
     busy = record.running is not None or record.queued > 0
     return SessionOut(
-        id=record.id,
-        agent=record.agent,
-        title=record.title,
-        cwd=record.cwd,
-        limits=record.limits,
-        labels=record.labels,
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-        seq=record.head,
-        state="busy" if busy else "idle",
-        running=record.running,
-        queued=record.queued,
-    )
+        id=record.id, agent=record.agent, title=record.title, cwd=record.cwd,
+        limits=record.limits, labels=record.labels, created_at=record.created_at,
+        updated_at=record.updated_at, seq=record.head, state="busy" if busy else "idle",
+        running=record.running, queued=record.queued,
+    )  # fmt: skip
 
 
 def outcome_out(outcome: Outcome | None) -> OutcomeOut | None:
@@ -341,13 +365,9 @@ def outcome_out(outcome: Outcome | None) -> OutcomeOut | None:
         return None
     entry = ending_code(outcome.kind, outcome.reason)
     return OutcomeOut(
-        kind=outcome.kind,
-        reason=outcome.reason,
-        detail=outcome.detail,
-        evidence=outcome.evidence,
-        at=outcome.at,
-        code=entry.code if entry is not None else None,
-    )
+        kind=outcome.kind, reason=outcome.reason, detail=outcome.detail, at=outcome.at,
+        evidence=outcome.evidence, code=entry.code if entry is not None else None,
+    )  # fmt: skip
 
 
 def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
@@ -355,39 +375,22 @@ def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
     outcome = view.outcome if view is not None else record.outcome
     phase = "queued" if record.state == "queued" else record.state
     return RunOut(
-        id=record.id,
-        session=record.session,
-        message=record.message,
-        agent=record.agent,
+        id=record.id, session=record.session, message=record.message, agent=record.agent,
         state=view.state if view is not None else record.state,
         phase=view.phase if view is not None else ("closed" if phase == "ended" else phase),
         clocks=view.clocks if view is not None else (),
         parent=record.parent,
         position=view.position if view is not None else None,
         successor=view.successor if view is not None else record.successor,
-        priority=record.priority,
-        text=record.text,
-        accepted_at=record.accepted_at,
-        started_at=record.started_at,
+        priority=record.priority, text=record.text,
+        accepted_at=record.accepted_at, started_at=record.started_at,
         ended_at=record.ended_at if outcome is None else outcome.at,
         outcome=outcome_out(outcome),
-    )
+    )  # fmt: skip
 
 
 def approval_out(record: ApprovalRecord) -> ApprovalOut:
-    return ApprovalOut(
-        id=record.id,
-        session=record.session,
-        run=record.run,
-        tool=record.tool,
-        input=record.input,
-        state=record.state,
-        requested_at=record.requested_at,
-        expires_at=record.expires_at,
-        settled_at=record.settled_at,
-        by=record.by,
-        note=record.note,
-    )
+    return ApprovalOut(**msgspec.structs.asdict(record))
 
 
 def agent_out(name: str, driver: str, abilities: Abilities, outlives_server: bool) -> AgentOut:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LONGEST_S, Limits, Moment, Patch, check_patch, overlay
+from turnkeeper.core.rules import check_rules
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.custody.program import check_words
@@ -42,6 +43,9 @@ TIDY_S = 15.0
 """How often idle processes and sessions are looked for."""
 
 ELSEWHERE = "name a folder of your own (data, or XDG_DATA_HOME in the environment)"
+
+OURS = ("warm_s", "approvals")
+"""What an agent's table says to us and not to its driver."""
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -284,7 +288,8 @@ def check_agents(given: object) -> dict[str, Agent | Spec]:
             told = "give an instance of a driver (turnkeeper.ports.Agent), or a table of settings"
             raise InvalidValue(f"agents.{name}", agent, told)
         if isinstance(agent, Mapping):
-            read_agent(name, _without_warmth(agent))
+            read_agent(name, _of_driver(agent))
+            check_rules(agent.get("approvals", {}), f"agents.{name}.approvals")
             _seconds(f"agents.{name}.warm_s", agent.get("warm_s", 0.0))
         agents[name] = agent
     return agents
@@ -354,8 +359,10 @@ def wire_agents(
         policy = Policy(limits=base)
         if isinstance(given, Mapping):
             warm_s = _seconds(f"agents.{name}.warm_s", given.get("warm_s", policy.warm_s))
-            made[name], own = make_agent(name, _without_warmth(given), custody)
-            policy = Policy(limits=overlay(base, own, operator=True), warm_s=warm_s)
+            rules = check_rules(given.get("approvals", {}), f"agents.{name}.approvals")
+            made[name], own = make_agent(name, _of_driver(given), custody)
+            limited = overlay(base, own, operator=True)
+            policy = Policy(limits=limited, warm_s=warm_s, rules=rules)
         else:
             made[name] = given
         policies[name] = policy
@@ -365,15 +372,15 @@ def wire_agents(
 def check_spec(name: str, spec: Spec) -> InvalidValue | None:
     """What its driver has against an agent's table. Nothing is made or started."""
     try:
-        read_agent(name, _without_warmth(spec))
+        read_agent(name, _of_driver(spec))
     except InvalidValue as wrong:
         return wrong
     return None
 
 
-def _without_warmth(spec: Spec) -> Spec:
+def _of_driver(spec: Spec) -> Spec:
     """What the driver has to know of its table."""
-    return {key: value for key, value in spec.items() if key != "warm_s"}
+    return {key: value for key, value in spec.items() if key not in OURS}
 
 
 def _seconds(field: str, value: object) -> float:

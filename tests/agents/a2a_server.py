@@ -23,6 +23,9 @@ from turnkeeper.testing.model.script import choose
 
 class Scripted(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.message
+        assert context.task_id
+        assert context.context_id
         plan = choose([context.get_user_input()], None)
         print(f"executing {plan.command}", flush=True)
         if not context.current_task:
@@ -49,6 +52,8 @@ class Scripted(AgentExecutor):
         await task.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id
+        assert context.context_id
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 

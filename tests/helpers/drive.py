@@ -17,6 +17,7 @@ from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.fold import fold
 from turnkeeper.core.limits import Limits, Moment, Phase
 from turnkeeper.core.outcome import Kind, Outcome
+from turnkeeper.core.rules import NONE, Rules
 from turnkeeper.core.session import Machine
 from turnkeeper.core.state import Run, Session
 from turnkeeper.core.step import Step
@@ -42,8 +43,10 @@ class Unreachable(Exception):
 class Drive:
     """A session and its whole history."""
 
-    def __init__(self, rules: c.Policy | None = None, *, check: bool = True) -> None:
-        self.policy = rules or policy()
+    def __init__(
+        self, laid_down: c.Policy | None = None, *, check: bool = True, rules: Rules = NONE
+    ) -> None:
+        self.policy = laid_down or policy()
         self.now = T0
         self.log: list[e.Event] = []
         self.effects: list[f.Effect] = []
@@ -52,7 +55,7 @@ class Drive:
         self._check = check
         self._messages = 0
         self.machine = Machine(Session(SESSION), self.policy, self._trace)
-        self.ask(c.Create(agent="demo"))
+        self.ask(c.Create(agent="demo", rules=rules))
 
     def _trace(self, phase: Phase, signal: type[s.Signal]) -> None:
         self.traced.append((phase, signal))

@@ -7,7 +7,7 @@ mean. Invariant: a test compares each table with its method.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 from turnkeeper.client.options import Options
@@ -42,6 +42,15 @@ class SendArguments(MessageArguments, total=False):
     wait_s: float | None
 
 
+class ChildArguments(MessageArguments, total=False):
+    """What `Client.start_child` takes, beside who starts it and what it is to do."""
+
+    session: str | None
+    agent: str | None
+    title: str
+    cwd: str
+
+
 class SessionArguments(TypedDict, total=False):
     """What `Client.create_session` takes."""
 
@@ -50,6 +59,7 @@ class SessionArguments(TypedDict, total=False):
     cwd: str
     limits: Mapping[str, float] | None
     labels: Mapping[str, str] | None
+    approvals: Mapping[str, Sequence[str]] | None
     key: str | None
 
 

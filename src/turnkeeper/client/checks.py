@@ -12,7 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnkeeper import api
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.core.rules import check_rules
 
 _KEY = re.compile(r"[\x21-\x7e]{1,256}")
 _encoder = msgspec.json.Encoder()
@@ -75,6 +77,11 @@ def limits(value: object) -> dict[str, float]:
         text("limits", limit)
         seconds(f"limits.{limit}", given)
     return dict(value)
+
+
+def rules(value: object) -> api.RulesIn:
+    found = check_rules(value or {})
+    return api.RulesIn(allow=list(found.allow), ask=list(found.ask), deny=list(found.deny))
 
 
 def yes_or_no(field: str, value: object) -> bool:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from turnkeeper import api
 from turnkeeper.client import checks
 from turnkeeper.client.address import Address, find, path_of
+from turnkeeper.client.arguments import ChildArguments
 from turnkeeper.client.calls import Call, Calls, Tries
 from turnkeeper.client.link import Link
 from turnkeeper.client.opening import Opener
 from turnkeeper.client.options import Options
-from turnkeeper.client.run import Remote, RemoteRun
+from turnkeeper.client.run import Remote, RemoteRun, start_child
 from turnkeeper.client.run import find as find_run
 from turnkeeper.client.sender import OutboxView, Outgoing, Sender
 from turnkeeper.client.shapes import Health, Page, Pages
@@ -163,6 +164,7 @@ class Client:
         cwd: str = "",
         limits: Mapping[str, float] | None = None,
         labels: Mapping[str, str] | None = None,
+        approvals: Mapping[str, Sequence[str]] | None = None,
         key: str | None = None,
     ) -> api.SessionOut:
         """A new session with that agent. With the same `key` it is made once, however often it is
@@ -171,6 +173,7 @@ class Client:
             agent=checks.text("agent", agent), id=id if id is None else checks.name("id", id),
             title=checks.text("title", title), cwd=checks.text("cwd", cwd),
             limits=checks.limits(limits), labels=dict(labels or {}),
+            approvals=checks.rules(approvals),
         )  # fmt: skip
         by_id_alone = id is not None and key is None
         made = Call(
@@ -241,6 +244,13 @@ class Client:
             "reason": reason, "parent": parent, "limit": limit,
         }  # fmt: skip
         return self._pages("runs", query, api.RunsOut)
+
+    async def start_child(
+        self, parent: str, text: str, **options: Unpack[ChildArguments]
+    ) -> RemoteRun:
+        """A run below the running run `parent`, in `session` or in a new one with `agent`. It ends
+        no later than its parent, and is stopped with it. With the same `key` it is started once."""
+        return await start_child(self._parts.remote, parent, text, options)
 
     # Approvals -------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from turnkeeper.config.keys import (
 from turnkeeper.config.sources import Key, Settings, data_directory
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LIMIT_KEYS, Patch, check_patch
+from turnkeeper.core.rules import check_rules
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -155,6 +156,11 @@ class Checker:
             self.fault((*key, "driver"), table.get("driver"), told)
         if "limits" in table:
             table["limits"] = self._limits((*key, "limits"), table["limits"])
+        if "approvals" in table:
+            try:
+                check_rules(table["approvals"], ".".join((*key, "approvals")))
+            except InvalidValue as wrong:
+                self.fault(tuple(wrong.field.split(".")), wrong.value, wrong.allowed)
         if isinstance(table.get("cwd"), str):
             table["cwd"] = self._path((*key, "cwd"), table["cwd"])
         if "warm_s" in table:

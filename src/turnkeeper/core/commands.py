@@ -13,6 +13,7 @@ import msgspec
 from turnkeeper.core.events import Parent, Priority, WhenBusy
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome
+from turnkeeper.core.rules import Rules
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     limits: Limits = Limits()
     abilities: Abilities = Abilities()
+    rules: Rules = Rules()
     queue_max: int = 100
     preemptions_max: int = 3
     losses_max: int = 3
@@ -48,6 +50,7 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     limits: dict[str, float] = {}
     labels: dict[str, str] = {}
+    rules: Rules = Rules()
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):

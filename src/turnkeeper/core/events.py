@@ -14,6 +14,7 @@ import msgspec
 
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome, Seen
+from turnkeeper.core.rules import Rules, What
 
 __all__ = [
     "FACTS", "KINDS", "ApprovalRequested", "ApprovalSettled", "AttemptEnded", "AttemptEscalated",
@@ -58,6 +59,7 @@ class SessionCreated(Fact, frozen=True, gc=False):
     cwd: str = ""
     limits: dict[str, float] = {}
     labels: dict[str, str] = {}
+    rules: Rules = Rules()
 
 
 class MessageAccepted(Fact, frozen=True, gc=False):
@@ -195,6 +197,7 @@ class ApprovalRequested(Fact, frozen=True, gc=False):
     tool: str
     input: Any = None
     expires_at: float | None = None
+    what: What = "tool"
 
 
 class ApprovalSettled(Fact, frozen=True, gc=False):

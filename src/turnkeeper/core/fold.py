@@ -73,6 +73,7 @@ def _intend(session: Session, run: Run, intent: Intent) -> None:
 def _created(session: Session, event: e.Event, data: e.SessionCreated) -> None:
     session.agent, session.title, session.cwd = data.agent, data.title, data.cwd
     session.limits, session.labels = dict(data.limits), dict(data.labels)
+    session.rules = data.rules
     session.created_at = event.at
 
 

@@ -21,6 +21,7 @@ from turnkeeper.core import signals as s
 from turnkeeper.core.ending import Condition, Ending, close, escalate, finish
 from turnkeeper.core.limits import Clock, Phase
 from turnkeeper.core.outcome import Evidence, Kind
+from turnkeeper.core.rules import Question, judge
 from turnkeeper.core.state import Run, approval_name
 from turnkeeper.core.step import Step
 from turnkeeper.core.table import TABLE
@@ -161,14 +162,27 @@ def _steer(step: Step, run: Run, signal: s.Steer) -> None:
 # Questions -----------------------------------------------------------------------------------
 
 
-def _asked(step: Step, run: Run, signal: s.Asked) -> None:
+def _ask(step: Step, run: Run, signal: s.Asked) -> None:
     name = approval_name(run.id, run.asked + 1)
     budget_s = run.limits.approval_s
     expires_at = step.now.wall + budget_s if budget_s else None
     if budget_s:
         step.live.approvals[name] = step.now.mono + budget_s
-    asked = e.ApprovalRequested(name, signal.ref, signal.tool, signal.input, expires_at)
+    asked = e.ApprovalRequested(
+        name, signal.ref, signal.tool, signal.input, expires_at, signal.what
+    )
     _progress(step, run, asked)
+
+
+def _asked(step: Step, run: Run, signal: s.Asked) -> None:
+    """A rule may answer it; else somebody has to."""
+    _ask(step, run, signal)
+    question = Question(signal.tool, signal.input, signal.what)
+    judged = judge(question, step.policy.rules, step.state.rules)
+    if judged.verdict != "ask":
+        decision: e.Settlement = "allowed" if judged.verdict == "allow" else "denied"
+        note = f"{judged.verdict} {judged.rule}"
+        settle(step, run, approval_name(run.id, run.asked), decision, "a rule", note)
 
 
 def settle(step: Step, run: Run, approval: str, decision: e.Settlement, by: str, note: str) -> None:
@@ -201,7 +215,7 @@ def _withdrawn(step: Step, run: Run, signal: s.Withdrawn) -> None:
 
 def _refuse(step: Step, run: Run, signal: s.Asked) -> None:
     """A question that comes while the run is being stopped is answered with no."""
-    _asked(step, run, signal)
+    _ask(step, run, signal)
     settle(step, run, approval_name(run.id, run.asked), "denied", "the run's end", "")
 
 

@@ -275,7 +275,9 @@ class Machine:
             raise TurnkeeperError(SESSION_EXISTS, told)
         limits = check_patch(command.limits)
         step.emit(
-            e.SessionCreated(command.agent, command.title, command.cwd, limits, command.labels)
+            e.SessionCreated(
+                command.agent, command.title, command.cwd, limits, command.labels, command.rules
+            )
         )
         return c.Done(self.state.seq)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from turnkeeper.core.outcome import Sample
+from turnkeeper.core.rules import What
 
 
 class Signal(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -65,11 +66,13 @@ class ToolEnded(Signal, frozen=True, tag=True, gc=False):
 
 
 class Asked(Signal, frozen=True, tag=True, gc=False):
-    """The agent wants a person's leave. `ref` is the agent's own name for the question."""
+    """The agent wants a person's leave, for a tool or for a plan. `ref` is the agent's own name for
+    the question."""
 
     ref: str
     tool: str
     input: Any = None
+    what: What = "tool"
 
 
 class Withdrawn(Signal, frozen=True, tag=True, gc=False):

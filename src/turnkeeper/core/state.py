@@ -12,6 +12,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.limits import Limits, Phase
 from turnkeeper.core.outcome import Evidence, Outcome
+from turnkeeper.core.rules import Rules
 
 PASSED_MAX = 20
 """A message that this many later ones went before is next: starvation is bounded."""
@@ -131,6 +132,7 @@ class Session(msgspec.Struct):
     cwd: str = ""
     limits: dict[str, float] = {}
     labels: dict[str, str] = {}
+    rules: Rules = Rules()
     seq: int = 0
     created_at: float = 0.0
     conversation: str | None = None

@@ -58,7 +58,7 @@ def _answering(phase: P, *, retry: bool) -> Row:
         s.ToolStarted: Cell("tool_started", tool),
         s.ToolProgress: Cell("tool_progress", text),
         s.ToolEnded: Cell("tool_ended", ended),
-        s.Asked: Cell("asked", (P.APPROVAL,)),
+        s.Asked: Cell("asked", tuple(dict.fromkeys((P.APPROVAL, *text)))),
         s.ContextLost: Cell("context_lost", (phase,)),
         s.Finished: Cell("finished", (P.CLOSED,)),
         s.Failed: Cell("failed", (P.CLOSED,)),

@@ -7,22 +7,19 @@ never allows more than one simple command, unless it allows everything.
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
 
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.core.rules import COMPOUND, is_inside
 
 Name = Literal["run_command", "read_file", "write_file"]
 NAMES: tuple[Name, ...] = ("run_command", "read_file", "write_file")
 
 OUTPUT_CHARS = 64 * 1024
 """Of a tool's output, so much is kept: the beginning and the end."""
-
-COMPOUND = re.compile(r"[;&|<>`$(){}\n\r\\!]")
-"""What can make two commands of one, or send one's output elsewhere."""
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -128,7 +125,7 @@ class Toolbox(msgspec.Struct, frozen=True, kw_only=True):
         if call.spec.name == "run_command":
             plain = COMPOUND.search(subject) is None
         else:
-            plain = ".." not in subject.split("/") and not subject.startswith("/")
+            plain = is_inside(subject, "")
         return plain and any(fnmatchcase(subject, pattern) for pattern in patterns)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+import msgspec
+
 from turnkeeper import api
 from turnkeeper.core.commands import Create
 from turnkeeper.core.errors import (
@@ -17,9 +19,12 @@ from turnkeeper.core.errors import (
     InvalidValue,
     TurnkeeperError,
 )
+from turnkeeper.core.events import SessionCreated
 from turnkeeper.core.limits import check_patch
 from turnkeeper.core.records import SessionRecord
+from turnkeeper.core.rules import Rules, check_rules
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.runtime.children import Children, Wanted
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -36,15 +41,16 @@ async def create_session(gate: Gate, asked: api.NewSession, key: str | None) -> 
         name = "s_" + hashlib.sha256(key.encode()).hexdigest()[:24]
     limits = check_patch(asked.limits)
     command = Create(
-        agent=asked.agent, title=asked.title, cwd=asked.cwd, limits=limits, labels=asked.labels
-    )
+        agent=asked.agent, title=asked.title, cwd=asked.cwd, limits=limits, labels=asked.labels,
+        rules=check_rules(msgspec.to_builtins(asked.approvals)),
+    )  # fmt: skip
     try:
         name = await gate.dispatcher.create(command, name)
     except TurnkeeperError as refused:
         if refused.entry is not SESSION_EXISTS or name is None or key is None:
             raise
         record = await gate.dispatcher.session(name)
-        if not _is_of(record, command):
+        if not _is_of(record, command) or await _rules(gate, name) != command.rules:
             told = f"key {key!r} made session {name}, which is not what is asked now"
             raise TurnkeeperError(KEY_CONFLICT, told, field="Idempotency-Key") from None
         return api.session_out(record)
@@ -55,6 +61,16 @@ def _is_of(record: SessionRecord, command: Create) -> bool:
     return (record.agent, record.title, record.cwd, record.limits, record.labels) == (
         command.agent, command.title, command.cwd, command.limits, command.labels,
     )  # fmt: skip
+
+
+async def _rules(gate: Gate, session: str) -> Rules:
+    """Those it was made with."""
+    watcher = await gate.dispatcher.watch(session)
+    try:
+        first = (await watcher.next())[0].data
+    finally:
+        watcher.close()
+    return first.rules if isinstance(first, SessionCreated) else Rules()
 
 
 async def send(gate: Gate, session: str, asked: api.NewMessage, key: str | None) -> api.AcceptedOut:
@@ -75,6 +91,27 @@ async def send(gate: Gate, session: str, asked: api.NewMessage, key: str | None)
         position=accepted.position,
         duplicate=accepted.duplicate,
     )
+
+
+async def start_child(
+    gate: Gate, parent: str, asked: api.NewChild, key: str | None
+) -> api.ChildOut:
+    """A run that `parent` starts; it is durable when this returns."""
+    if "\0" in asked.cwd:
+        raise InvalidValue("cwd", asked.cwd, "a folder's name has no NUL")
+    wanted = Wanted(
+        text=_text(asked), session=asked.session, agent=asked.agent, title=asked.title,
+        cwd=asked.cwd,
+        options={"priority": asked.priority, "when_busy": asked.when_busy,
+                 "limits": _limits(asked), "key": key, "sender": asked.sender},
+    )  # fmt: skip
+    started = await Children(gate.dispatcher).start(parent, wanted)
+    accepted = started.accepted
+    return api.ChildOut(
+        message_id=accepted.message, run_id=accepted.run, seq=accepted.seq,
+        position=accepted.position, duplicate=accepted.duplicate,
+        session=started.session, parent=parent,
+    )  # fmt: skip
 
 
 def _text(asked: api.NewMessage) -> str:

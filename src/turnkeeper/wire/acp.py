@@ -22,6 +22,7 @@ import msgspec
 
 from turnkeeper.core import effects as f
 from turnkeeper.core import signals as s
+from turnkeeper.core.rules import What
 from turnkeeper.wire.acp_lines import (
     Asking,
     Hello,
@@ -312,7 +313,8 @@ class AcpCodec(RpcCodec):
         if not tool.started:
             self._start_tool(tool)
         self._moved = True
-        self._out.append(s.Asked(ref, tool.name, tool.input))
+        what: What = "plan" if tool.kind == "switch_mode" else "tool"
+        self._out.append(s.Asked(ref, tool.name, tool.input, what))
         self._owed += self._decision(ref)
         return True
 

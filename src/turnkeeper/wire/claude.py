@@ -25,6 +25,7 @@ import msgspec
 
 from turnkeeper.core import effects as f
 from turnkeeper.core import signals as s
+from turnkeeper.core.rules import What
 from turnkeeper.wire import claude_lines as c
 from turnkeeper.wire.codec import Frame
 from turnkeeper.wire.framing import LINE_MAX
@@ -32,6 +33,8 @@ from turnkeeper.wire.linecodec import UNREADABLE, LineCodec, read, value
 from turnkeeper.wire.noise import shown
 from turnkeeper.wire.speech import Speech
 
+PLAN = "ExitPlanMode"
+"""With this tool it asks whether its plan may be carried out."""
 LOST = ("No conversation found", "--resume requires")
 """How the program says that it cannot resume (and then exits with 1)."""
 
@@ -333,7 +336,8 @@ class ClaudeCodec(LineCodec):
             self._owed.append(no)
         else:
             self._asked[ref] = request.input
-            self._out.append(s.Asked(ref, request.tool_name, value(request.input)))
+            what: What = "plan" if request.tool_name == PLAN else "tool"
+            self._out.append(s.Asked(ref, request.tool_name, value(request.input), what))
             self._owed.extend(self._answer(ref))
 
     def _answer(self, ref: str) -> list[Frame]:

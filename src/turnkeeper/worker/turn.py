@@ -134,10 +134,17 @@ class Turn(BaseTurn):
 
     async def ask(self, tool: str, input: Any = None) -> bool:
         """May I? Waits for a person; no answer in time means no."""
+        return await self._ask(tool, input, "tool")
+
+    async def propose(self, plan: str) -> bool:
+        """Shall I do it like this? Waits for a person, who is shown the plan."""
+        return await self._ask("plan", {"plan": str(plan)}, "plan")
+
+    async def _ask(self, tool: str, input: Any, what: str) -> bool:
         ref = self._name("q")
         self._call.open_question(ref)
         try:
-            self._send("Asked", ref=ref, tool=str(tool), input=plain(input))
+            self._send("Asked", ref=ref, tool=str(tool), input=plain(input), what=what)
             return await self._wait_for(lambda: self._call.answer_to(ref))
         finally:
             if self._call.drop_question(ref) is None and not self._call.over:
@@ -178,10 +185,17 @@ class SyncTurn(BaseTurn):
 
     def ask(self, tool: str, input: Any = None) -> bool:
         """May I? Waits for a person; no answer in time means no."""
+        return self._ask(tool, input, "tool")
+
+    def propose(self, plan: str) -> bool:
+        """Shall I do it like this? Waits for a person, who is shown the plan."""
+        return self._ask("plan", {"plan": str(plan)}, "plan")
+
+    def _ask(self, tool: str, input: Any, what: str) -> bool:
         ref, call = self._name("q"), self._call
         call.open_question(ref)
         try:
-            self._send("Asked", ref=ref, tool=str(tool), input=plain(input))
+            self._send("Asked", ref=ref, tool=str(tool), input=plain(input), what=what)
             with call.news:
                 call.news.wait_for(lambda: call.stopped or call.answer_to(ref) is not None)
             self._heed()

@@ -11,6 +11,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.errors import SETTLED, UNKNOWN_APPROVAL, TurnkeeperError
 from turnkeeper.core.limits import Phase
+from turnkeeper.core.rules import Rules
 
 ASKABLE = [Phase.DELIVERING, Phase.WAITING, Phase.WORKING, Phase.TOOL, Phase.APPROVAL]
 
@@ -185,3 +186,55 @@ def test_the_machine_asks_to_be_woken_for_an_open_question() -> None:
     drive = Drive(policy(limits={"approval_s": 60.0, "ceiling_s": 0.0}))
     drive.to(Phase.APPROVAL)
     assert drive.machine.next_at() == drive.now.mono + 60.0
+
+
+# Rules -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [p for p in ASKABLE if p is not Phase.APPROVAL])
+@pytest.mark.parametrize(("book", "decision"), [("allow", "allowed"), ("deny", "denied")])
+def test_a_rule_answers_at_once_and_the_log_says_which(
+    phase: Phase, book: str, decision: str
+) -> None:
+    rules = Rules(**{book: ("bash(ls*)",)})
+    drive = Drive(policy(rules=rules))
+    run = drive.to(phase)
+    drive.hear(s.Asked("q_9", "bash", {"command": "ls -l"}))
+    (asked,) = drive.facts(e.ApprovalRequested, run)
+    (settled,) = drive.facts(e.ApprovalSettled, run)
+    assert (settled.approval, settled.decision) == (asked.approval, decision)
+    assert (settled.by, settled.note) == ("a rule", f"{book} bash(ls*)")
+    assert answers(drive) == [f.Answer(run, "q_9", book == "allow", settled.note)]
+    assert drive.is_in(Phase.TOOL if phase is Phase.TOOL else Phase.WORKING)
+
+
+def test_the_rules_of_a_session_are_in_its_log_and_count_beside_the_operators() -> None:
+    drive = Drive(policy(rules=Rules(deny=("bash(rm*)",))), rules=Rules(allow=("bash",)))
+    assert drive.facts(e.SessionCreated)[0].rules == Rules(allow=("bash",))
+    drive.to(Phase.WORKING)
+    drive.hear(
+        s.Asked("q_1", "bash", {"command": "ls"}), s.Asked("q_2", "bash", {"command": "rm x"})
+    )
+    assert [x.decision for x in drive.facts(e.ApprovalSettled)] == ["allowed", "denied"]
+
+
+def test_a_plan_is_put_to_a_person_and_the_run_that_waits_for_them_can_be_stopped() -> None:
+    drive = Drive(policy(rules=Rules(allow=("*",))))
+    run = drive.to(Phase.WORKING)
+    drive.hear(s.Asked("q_1", "ExitPlanMode", {"plan": "first, then"}, "plan"))
+    assert [x.what for x in drive.facts(e.ApprovalRequested, run)] == ["plan"]
+    assert drive.is_in(Phase.APPROVAL)
+    drive.stop(run)
+    drive.tick(60.0)
+    assert [x.decision for x in drive.facts(e.ApprovalSettled, run)] == ["withdrawn"]
+
+
+def test_an_accepted_plan_is_carried_out_by_the_same_run_which_can_be_stopped() -> None:
+    drive = Drive()
+    run = drive.to(Phase.WORKING)
+    drive.hear(s.Asked("q_1", "plan", {"plan": "first, then"}, "plan"))
+    drive.answer("a_1.1", allow=True)
+    assert answers(drive) == [f.Answer(run, "q_1", True, "")]
+    drive.hear(s.ToolStarted("t_1", "bash"))
+    drive.stop(run)
+    assert drive.facts(e.RunStopping, run)

@@ -13,6 +13,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.limits import ENDED, LADDER, RUNNING, SILENCE, Phase
 from turnkeeper.core.outcome import Sample
+from turnkeeper.core.rules import Rules
 from turnkeeper.core.run import ACTIONS
 from turnkeeper.core.table import CELLS, TABLE
 
@@ -30,7 +31,7 @@ SIGNALS: dict[type[s.Signal], tuple[s.AgentSignal, ...]] = {
     for first, *others in (
         (s.Ready("c_1"),), (s.Taken(1),), (s.Text("x"),), (s.Thinking("x"),),
         (s.ToolStarted("t_9", "bash"),), (s.ToolProgress("t_1"),),
-        (s.ToolEnded("t_1"), s.ToolEnded("t_9")), (s.Asked("q_9", "bash"),),
+        (s.ToolEnded("t_1"), s.ToolEnded("t_9")), (s.Asked("q_9", "bash"), s.Asked("q_8", "look")),
         (s.Withdrawn("q_1"), s.Withdrawn("q_9")), (s.Heartbeat(),), (s.ContextLost("c_0"),),
         (s.Conversation("c_1"),),
         (s.Finished(),), (s.Failed("no"),), (s.Aborted(),), (s.Sampled(Sample(busy=True)),),
@@ -58,6 +59,7 @@ class Situation(NamedTuple):
     last_try: bool
 
 
+RULES = Rules(allow=("look",))
 SITUATIONS = [
     Situation(abilities, {"drain_s": drain_s, "term_s": term_s}, last_try)
     for abilities in (ABLE, UNABLE)
@@ -72,7 +74,9 @@ def driven_to(phase: Phase, situation: Situation) -> Iterator[Drive]:
     attempts = 1 if situation.last_try else 2
     limits = {**LIMITS, **situation.rungs}
     for more in MORE.get(phase, ((),)):
-        drive = Drive(policy(situation.abilities, limits=limits, attempts_max=attempts))
+        drive = Drive(
+            policy(situation.abilities, limits=limits, attempts_max=attempts, rules=RULES)
+        )
         try:
             drive.to(phase)
         except Unreachable:
