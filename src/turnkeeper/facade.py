@@ -29,6 +29,7 @@ from turnkeeper.core.step import Live
 from turnkeeper.core.view import view
 from turnkeeper.place import Place
 from turnkeeper.ports import Agent
+from turnkeeper.runtime.children import Children, Wanted
 from turnkeeper.runtime.fanout import CutOff
 
 PAGE_EVENTS = 512
@@ -123,6 +124,31 @@ class Run:
             seen = await self._look_in_log()
         self.outcome = self.outcome or seen.outcome
         return seen
+
+    async def start(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        when_busy: WhenBusy = "queue",
+        key: str | None = None,
+        cwd: str = "",
+        **limits: Unpack[LimitArguments],
+    ) -> Run:
+        """A run below this running one, in `session` or in a new one with `agent`. It ends no later
+        than this one, and is stopped with it. With the same `key` it is started once."""
+        options: dict[str, Any] = {
+            "when_busy": _one_of("when_busy", when_busy, get_args(WhenBusy)),
+            "key": None if key is None else _text("key", key),
+            "limits": check_patch(dict(limits)),
+        }
+        wanted = Wanted(
+            text=_text("text", text), session=session, agent=agent, cwd=_text("cwd", cwd),
+            options=options,
+        )  # fmt: skip
+        started = await Children(self._system.dispatcher).start(self.id, wanted)
+        return Run(self._system, started.session, started.accepted)
 
     async def successor(self) -> Run | None:
         """The run that its message was given back to, if it was preempted or lost unseen."""

@@ -25,6 +25,7 @@ from turnkeeper.core.errors import DATA_IN_USE, SESSION_IN_USE, InvalidValue, Tu
 
 DATABASE, CUSTODY, TOKEN, LOCK, SERVER = "turnkeeper.db", "custody", "token", "lock", "server"
 SESSIONS = "sessions"
+SECRET = "secret"
 PATIENCE_S = 0.3
 """So long a lock is tried for: whoever only looks has it for some microseconds."""
 
@@ -207,27 +208,37 @@ class Place:
 
     def make_token(self) -> str:
         """The token of this place, made once: of several that make one, all get the same."""
+        return self._made_once(self.token, "tk_")
+
+    def make_secret(self) -> bytes:
+        """What the tokens of agents' processes are made with; kept as the token is."""
+        return self._made_once(self.path / SECRET, "").encode()
+
+    def _made_once(self, path: Path, prefix: str) -> str:
+        def read() -> str | None:
+            return _content(path).decode("utf-8", "replace").strip() or None
+
         self.make()
-        known = self.read_token()
+        known = read()
         if known is not None:
             return known
-        made = self.path / f".{TOKEN}.{secrets.token_hex(8)}"
+        made = self.path / f".{path.name}.{secrets.token_hex(8)}"
         try:
-            _put(made, f"tk_{secrets.token_urlsafe(32)}\n".encode())
+            _put(made, f"{prefix}{secrets.token_urlsafe(32)}\n".encode())
             try:
-                os.link(made, self.token)
+                os.link(made, path)
             except FileExistsError:
-                if self.read_token() is None:  # there, and empty
-                    os.replace(made, self.token)
+                if read() is None:  # there, and empty
+                    os.replace(made, path)
             _sync_directory(self.path)
         except OSError as error:
             raise _bad(self.path, error) from None
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(made)
-        known = self.read_token()
+        known = read()
         if known is None:
-            raise InvalidValue("data", str(self.path), f"{self.token} cannot be read")
+            raise InvalidValue("data", str(self.path), f"{path} cannot be read")
         return known
 
 

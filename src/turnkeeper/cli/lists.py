@@ -46,8 +46,8 @@ def sessions(paper: Paper, items: Iterable[SessionOut], now: float) -> list[str]
     return paper.table(titles, rows)
 
 
-def runs(paper: Paper, items: Sequence[RunOut], now: float) -> list[str]:
-    """As a tree: what a run started stands under it."""
+def runs(paper: Paper, items: Sequence[RunOut], now: float, *, flat: bool = False) -> list[str]:
+    """As a tree: what a run started stands under it. Or `flat`, the oldest first."""
     titles = ("RUN", "SESSION", "AGENT", "STATE", "PROGRESS", "NEXT CLOCK", "TEXT")
     rows = [
         (
@@ -59,7 +59,7 @@ def runs(paper: Paper, items: Sequence[RunOut], now: float) -> list[str]:
             next_clock(run.clocks),
             one_line(run.text),
         )
-        for depth, run in tree(items)
+        for depth, run in (in_order(items) if flat else tree(items))
     ]
     return paper.table(titles, rows)
 
@@ -106,6 +106,10 @@ def tree(items: Sequence[RunOut]) -> Iterable[tuple[int, RunOut]]:
         depth, run = waiting.pop()
         yield depth, run
         waiting += [(depth + 1, child) for child in reversed(below.get(run.id, []))]
+
+
+def in_order(items: Sequence[RunOut]) -> Iterable[tuple[int, RunOut]]:
+    return [(0, run) for run in sorted(items, key=lambda run: run.accepted_at)]
 
 
 def _branch(depth: int) -> str:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 import msgspec
@@ -49,19 +49,28 @@ async def tell_sessions(
         note("there are no sessions")
 
 
-async def tell_runs(
-    where: Where, session: str | None, limit: int, *, everything: bool, as_json: bool
-) -> None:
-    state: Literal["unfinished"] | None = None if everything else "unfinished"
+class Runs(NamedTuple):
+    """Which runs, and how they are laid out."""
+
+    session: str | None
+    parent: str | None
+    limit: int
+    everything: bool
+    flat: bool
+
+
+async def tell_runs(where: Where, asked: Runs, *, as_json: bool) -> None:
+    state: Literal["unfinished"] | None = None if asked.everything else "unfinished"
+    query = r.RunQuery(session=asked.session, parent=asked.parent, state=state, limit=asked.limit)
     async with books_for(where, "turnkeeper ps") as books:
-        found = await books.runs(r.RunQuery(session=session, state=state, limit=limit))
+        found = await books.runs(query)
     if as_json:
         say_items(found)
         return
     if any(run.outcome is None for run in found):
         note_logs(books)
     if found:
-        say(lists.runs(Paper.of(sys.stdout), found, time.time()))
+        say(lists.runs(Paper.of(sys.stdout), found, time.time(), flat=asked.flat))
     else:
         note("nothing runs, and nothing waits" if state else "there are no runs")
 

@@ -46,15 +46,21 @@ def sessions(
 @click.command(short_help="What runs and what waits, as a tree.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that have ended, too.")
 @click.option("--session", help="Those of this session.")
+@click.option("--parent", help="Those that this run started.")
+@click.option("--flat", is_flag=True, help="The oldest first, without the tree.")
 @most
 @as_json
 @anywhere
-def ps(everything: bool, session: str | None, limit: int, as_json: bool, where: Where) -> None:
+def ps(
+    everything: bool, session: str | None, parent: str | None, flat: bool, limit: int,
+    as_json: bool, where: Where,
+) -> None:  # fmt: skip
     """What runs and what waits: state, phase, how long ago it got on, and which clock is next. A
     run stands under the run that started it."""
-    from turnkeeper.cli.looking import tell_runs
+    from turnkeeper.cli.looking import Runs, tell_runs
 
-    doing(lambda: tell_runs(where, session, limit, everything=everything, as_json=as_json))
+    asked = Runs(session, parent, limit, everything=everything, flat=flat)
+    doing(lambda: tell_runs(where, asked, as_json=as_json))
 
 
 @click.command(short_help="Everything about one run: outcome, cause, evidence, clocks.")

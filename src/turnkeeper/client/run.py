@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import overload
+from typing import Unpack, overload
 
-from turnkeeper.api import AcceptedOut, RunOut, Stop, StopOut
+from turnkeeper.api import AcceptedOut, ChildOut, NewChild, RunOut, Stop, StopOut
 from turnkeeper.client.address import path_of
+from turnkeeper.client.arguments import ChildArguments
 from turnkeeper.client.backoff import Backoff
 from turnkeeper.client.calls import Call, Calls
-from turnkeeper.client.checks import encode, name, seconds, text
+from turnkeeper.client.checks import encode, key, limits, name, seconds, text
 from turnkeeper.client.options import Options
 from turnkeeper.client.shapes import RUN_ENDED, AnyEvent, outcome_of
 from turnkeeper.client.trouble import ClientClosed, Hitch
@@ -114,6 +115,10 @@ class RemoteRun:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""
         return self._seen(await self._remote.calls.ask(_look(self.id), RunOut))
 
+    async def start(self, text: str, **options: Unpack[ChildArguments]) -> RemoteRun:
+        """A run below this one: `Client.start_child` with this run as its parent."""
+        return await start_child(self._remote, self.id, text, options)
+
     async def successor(self) -> RemoteRun | None:
         """The run that its message was given back to, if it was preempted or lost unseen."""
         again = (await self.look()).successor
@@ -170,6 +175,25 @@ class Following:
 
     def close(self) -> None:
         self._watching.close()
+
+
+async def start_child(remote: Remote, parent: str, said: str, options: ChildArguments) -> RemoteRun:
+    """A run that `parent` starts, once the server has stored it. Asking again after a lost answer
+    is harmless, for it has a key."""
+    where = options.get("session")
+    who = options.get("agent")
+    asked = NewChild(
+        text=text("text", said), session=None if where is None else name("session", where),
+        agent=None if who is None else text("agent", who),
+        title=text("title", options.get("title", "")), cwd=text("cwd", options.get("cwd", "")),
+        priority=options.get("priority", "agent"), when_busy=options.get("when_busy", "queue"),
+        deadline_s=seconds("deadline_s", options.get("deadline_s")),
+        limits=limits(options.get("limits")), sender=text("sender", options.get("sender", "")),
+    )  # fmt: skip
+    path = path_of("runs", name("parent", parent), "children")
+    call = Call("POST", path, body=encode(asked), key=key(options.get("key")))
+    told = await remote.calls.ask(call, ChildOut)
+    return RemoteRun(remote, told.session, told)
 
 
 def _look(run: str) -> Call:

@@ -15,6 +15,7 @@ from turnkeeper import api
 from turnkeeper.client.arguments import (
     AnswerArguments,
     ApprovalFilters,
+    ChildArguments,
     ClientArguments,
     MessageArguments,
     RunFilters,
@@ -75,6 +76,10 @@ class SyncRun:
     def look(self) -> api.RunOut:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""
         return self._worker.call(self._run.look())
+
+    def start(self, text: str, **options: Unpack[ChildArguments]) -> SyncRun:
+        """A run below this one: `Client.start_child` with this run as its parent."""
+        return SyncRun(self._worker, self._worker.call(self._run.start(text, **options)))
 
     def successor(self) -> SyncRun | None:
         """The run that its message was given back to, if it was preempted or lost unseen."""
@@ -241,6 +246,11 @@ class SyncClient:
     def runs(self, **given: Unpack[RunFilters]) -> SyncPages[api.RunOut]:
         """The runs that fit, newest first; as `Client.runs`."""
         return SyncPages(self._worker, self._client.runs(**given))
+
+    def start_child(self, parent: str, text: str, **given: Unpack[ChildArguments]) -> SyncRun:
+        """As `Client.start_child`: a run below the running run `parent`."""
+        worker = self._worker
+        return SyncRun(worker, worker.call(self._client.start_child(parent, text, **given)))
 
     def approvals(self, **given: Unpack[ApprovalFilters]) -> SyncPages[api.ApprovalOut]:
         """The questions that fit, newest first; as `Client.approvals`."""

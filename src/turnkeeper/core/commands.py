@@ -66,6 +66,8 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     parent: Parent | None = None
     sender: str = ""
     labels: dict[str, str] = {}
+    into: str = ""
+    """Steer it into this run, or refuse it: it never becomes a run of its own."""
 
 
 class StopRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -146,14 +146,15 @@ def _settle_all(step: Step, run: Run) -> None:
 
 
 def _give_back(step: Step, run: Run, fact: Evidence) -> None:
-    """What the run took from the queue and did not do goes back to the head of its class."""
+    """What the run took from the queue and did not do goes back to the head of its class. What the
+    run that started it said to it, and it did not take, ends with it."""
     message = run.message
     unseen = fact.kind is Kind.LOST and not run.observed
     if fact.reason == "preempted" and not run.unwanted:
         _requeue(step, run, message, "preempted")
     elif unseen and not run.unwanted and message.losses < step.policy.losses_max:
         _requeue(step, run, message, "lost")
-    for steer in list(run.steers.values()):
+    for steer in [steer for steer in run.steers.values() if steer.parent is None]:
         _requeue(step, run, steer, "not_taken")
 
 

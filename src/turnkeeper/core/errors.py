@@ -187,6 +187,10 @@ NOT_OFFERED = add(
     Code("TK-563", "this cannot be asked of an agent here",
          "leave it out, or give the value that is named", 400, -32602)
 )  # fmt: skip
+NOT_STEERED = add(
+    Code("TK-577", "this run takes nothing more",
+         "start another run in its session, or wait for its end", 409, -32009)
+)  # fmt: skip
 
 CATALOGUE: tuple[Code, ...] = tuple(CODES.values())
 

@@ -13,7 +13,13 @@ from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.ending import Ending
-from turnkeeper.core.errors import KEY_CONFLICT, QUEUE_FULL, InvalidValue, TurnkeeperError
+from turnkeeper.core.errors import (
+    KEY_CONFLICT,
+    NOT_STEERED,
+    QUEUE_FULL,
+    InvalidValue,
+    TurnkeeperError,
+)
 from turnkeeper.core.limits import RUNNING, Clock, Due, Limits, Moment, check_patch, overlay
 from turnkeeper.core.outcome import Evidence, Kind
 from turnkeeper.core.run import perform
@@ -35,6 +41,9 @@ def send(step: Step, command: c.Send) -> tuple[c.Accepted, Ending | None]:
     run = step.state.active
     if run is not None and _takes_steering(step, run, command):
         return _steer(step, run, command, limits), None
+    if command.into:
+        told = f"run {command.into} does not run, or its agent takes nothing more in its turn"
+        raise TurnkeeperError(NOT_STEERED, told)
     waiting = len(step.state.queue[command.priority])
     if waiting >= step.policy.queue_max:
         told = f"session {step.state.id} has {waiting} {command.priority} messages waiting"
@@ -63,7 +72,7 @@ def _rank(priority: e.Priority) -> int:
 
 def _takes_steering(step: Step, run: Run, command: c.Send) -> bool:
     asked = command.when_busy == "steer" and step.policy.abilities.steer
-    may = _rank(command.priority) <= run.urgency
+    may = _rank(command.priority) <= run.urgency and command.into in ("", run.id)
     return asked and may and s.Steer in TABLE[run.phase]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from turnkeeper.core.errors import FORBIDDEN, UNAUTHORIZED, WRONG_HOST, WRONG_OR
 from turnkeeper.gateway.answers import Refusal
 from turnkeeper.gateway.gate import Scope
 
-RANK: dict[Scope, int] = {"read": 0, "operate": 1, "admin": 2}
+RANK: dict[Scope, int] = {"child": -1, "read": 0, "operate": 1, "admin": 2}
 
 CHALLENGE = (b"www-authenticate", b'Bearer realm="turnkeeper"')
 
@@ -28,6 +28,8 @@ class Access:
     """What whoever asks may do."""
 
     scope: Scope
+    process: str | None = None
+    """Whoever asks is an agent: the process that its token stands for."""
 
     def check(self, needed: Scope) -> None:
         if RANK[self.scope] < RANK[needed]:
@@ -40,11 +42,17 @@ class Access:
 class Tokens:
     """The tokens, as digests only."""
 
-    def __init__(self, tokens: Mapping[str, Scope]) -> None:
+    def __init__(
+        self, tokens: Mapping[str, Scope], process_of: Callable[[str], str | None]
+    ) -> None:
+        self._process_of = process_of
         self._known = [(_digest(token), scope) for token, scope in tokens.items()]
 
     def access(self, given: str | None) -> Access:
         """What that token allows; all are compared, so that the time tells nothing."""
+        process = self._process_of(given) if given is not None else None
+        if process is not None:
+            return Access("child", process)
         if not self._known:
             return Access("admin")
         if given is None:

@@ -37,9 +37,10 @@ SECURITY: Final = [
 ]
 
 ASKED_BEFOREHAND: Final = [
-    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (b"access-control-allow-headers",
-     b"authorization, content-type, idempotency-key, last-event-id"),
+     b"authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name,"
+     b" mcp-protocol-version, mcp-session-id"),
     (b"access-control-max-age", b"600"),
 ]  # fmt: skip
 """What a browser is told that asks whether a page of an allowed origin may ask."""
@@ -51,7 +52,7 @@ class Door:
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self._app = app
         self._gate = gate
-        self._tokens = Tokens(gate.tokens)
+        self._tokens = Tokens(gate.tokens, gate.process_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):

@@ -23,7 +23,8 @@ from turnkeeper.core.errors import (
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
 
-Scope = Literal["read", "operate", "admin"]
+Scope = Literal["child", "read", "operate", "admin"]
+"""`child`: for what an agent's own run has started, and for nothing else."""
 
 MIB = 1 << 20
 
@@ -39,6 +40,10 @@ def _no_trouble() -> str | None:
     return None
 
 
+def _no_process(token: str) -> str | None:
+    return None
+
+
 @dataclass
 class Gate:
     """The dispatcher, who may come in, and how much is let in at once."""
@@ -49,6 +54,8 @@ class Gate:
     """What drives each agent, for people to read."""
     tokens: Mapping[str, Scope] = field(default_factory=dict, repr=False)
     """Token -> scope. Without any, everyone who reaches this (loopback) address may do all."""
+    process_of: Callable[[str], str | None] = _no_process
+    """Token of an agent's process -> that process; none for any other token."""
     hosts: Collection[str] = ()
     """Names that this server goes by, beside the loopback ones; `*` for any."""
     any_address: bool = False

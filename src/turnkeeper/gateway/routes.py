@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from turnkeeper import api
 from turnkeeper.core.errors import (
+    CHILD_REFUSED,
     KEY_CONFLICT,
     NO_SUCH_PLACE,
     QUEUE_FULL,
@@ -36,7 +37,7 @@ LAST = {
 }
 
 SESSION = {"get_session": "id", "send": "id", "events": "id"}
-RUN = {"get_run": "run_id", "wait": "run_id", "stop": "run_id"}
+RUN = {"get_run": "run_id", "wait": "run_id", "stop": "run_id", "start_child": "run_id"}
 
 SOCKET = "/v1/ws"
 
@@ -85,6 +86,13 @@ TABLE: tuple[Endpoint, ...] = (
         "POST", "/v1/runs/{id}/stop", h.stop, "Stop this run, and no other", "operate",
         {200: Told(api.StopOut, "it stops, or had ended")},
         (UNKNOWN_RUN,), body=api.Stop, body_optional=True,
+    ),
+    Endpoint(
+        "POST", "/v1/runs/{id}/children", h.start_child,
+        "Start a run below this one: it ends no later, and is stopped with it", "operate",
+        {202: Told(api.ChildOut, "the child is durable, and will end", leads_to=RUN)},
+        (UNKNOWN_RUN, UNKNOWN_SESSION, UNKNOWN_AGENT, CHILD_REFUSED, KEY_CONFLICT, QUEUE_FULL),
+        body=api.NewChild, headers=KEY,
     ),
     Endpoint(
         "GET", "/v1/approvals", h.list_approvals, "Agents' questions, the newest first", "read",

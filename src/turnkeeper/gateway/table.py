@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turnkeeper.core.errors import WRONG_METHOD, Code
+from turnkeeper.core.errors import WRONG_METHOD, Code, TurnkeeperError
 from turnkeeper.gateway import asked
-from turnkeeper.gateway.answers import Answer, Refusal
+from turnkeeper.gateway.answers import Answer, InForm, Refusal
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.gate import Scope as Needed
@@ -36,6 +36,7 @@ class Call:
     headers: asked.RawHeaders
     receive: Receive
     send: Send
+    access: Access = EVERYTHING
 
     @property
     def id(self) -> str:
@@ -60,6 +61,16 @@ class Told:
     headers: Mapping[str, str] = field(default_factory=dict)
     leads_to: Mapping[str, str] = field(default_factory=dict)
     """Handler -> the field of this answer that is the id there."""
+    or_else: Sequence[str] = ()
+    """Further media types that it can have."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How refusals look at a place that speaks a foreign protocol."""
+
+    shape: type[msgspec.Struct]
+    render: Callable[[TurnkeeperError], Answer]
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,8 @@ class Endpoint:
     """Header -> what it says, and its schema."""
     stays: bool = False
     """It is answered when something happens; it does not count as a request that is answered."""
+    form: Form | None = None
+    """None: refusals are problems."""
 
 
 class Place:
@@ -106,6 +119,14 @@ class Place:
             allowed = ", ".join(sorted(self._by_method))
             told = f"{scope['path'][:200]} does not take {method[:20]}; it takes {allowed}"
             raise Refusal(WRONG_METHOD, told, headers=[(b"allow", allowed.encode())])
+        try:
+            await self._answer(endpoint, scope, receive, send)
+        except TurnkeeperError as refused:
+            if endpoint.form is None:
+                raise
+            raise InForm(refused, endpoint.form.render(refused)) from None
+
+    async def _answer(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         uncounted = endpoint.stays or endpoint.needs is None
         with nullcontext() if uncounted else self._gate.request():
             if endpoint.needs is not None:
@@ -119,7 +140,8 @@ class Place:
         query, headers = endpoint.query, scope["headers"]
         said = asked.decode_query(scope["query_string"], query) if query is not None else None
         body = await self._body(endpoint, headers, receive)
-        return Call(self._gate, scope["path_params"], said, body, headers, receive, send)
+        access = scope.get("access", EVERYTHING)
+        return Call(self._gate, scope["path_params"], said, body, headers, receive, send, access)
 
     async def _body(
         self, endpoint: Endpoint, headers: asked.RawHeaders, receive: Receive

@@ -41,6 +41,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bxox[a-z]-[A-Za-z0-9-]{10,}", HIDDEN, False),
         (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", HIDDEN, False),
         (r"\bAIza[A-Za-z0-9_-]{30,}", HIDDEN, False),
+        (r"\btkp_[A-Za-z0-9_.-]{16,}", HIDDEN, False),
         (r"\bhf_[A-Za-z0-9]{20,}", HIDDEN, False),
         (r"\bya29\.[A-Za-z0-9_-]{20,}", HIDDEN, False),
         (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*", HIDDEN, False),
@@ -51,7 +52,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 _HINT = re.compile(
     r"auth|cookie|bearer|basic|token|secret|passw|passphrase|key|://|[srp]k-|gh[opsur]_|github_pat_"
-    r"|glpat-|xox|AKIA|ASIA|AIza|hf_|ya29|eyJ",
+    r"|glpat-|xox|AKIA|ASIA|AIza|hf_|tkp_|ya29|eyJ",
     re.IGNORECASE,
 )
 """Text without any of these has none of the shapes: most lines are done with one look."""

@@ -78,7 +78,9 @@ class Children:
         above = await dispatcher.run(parent)
         if (wanted.session is None) == (wanted.agent is None):
             field, value = ("session", wanted.session) if wanted.session else ("agent", None)
-            raise InvalidValue(field, value, "give a session, or an agent for a new one: one of them")
+            raise InvalidValue(
+                field, value, "give a session, or an agent for a new one: one of them"
+            )
         if wanted.agent is None:
             session, make = wanted.session or "", None
             await self._check_ancestors(above, session)
@@ -118,9 +120,9 @@ class Children:
         else:
             state = actor.machine.state
             run, used = state.active, state.process
-            if run is not None and used is not None and used.name == process:
-                if run.phase in RUNNING:
-                    return run.id
+            works = run is not None and run.phase in RUNNING
+            if run is not None and works and used is not None and used.name == process:
+                return run.id
         raise TurnkeeperError(TOKEN_OVER, "the run that this token was given to is over")
 
     async def check_below(self, run: str, ancestor: str) -> r.RunRecord:
@@ -171,9 +173,7 @@ class Children:
                 raise TurnkeeperError(CHILD_REFUSED, told)
             seen = await self._dispatcher.run(seen.parent) if seen.parent is not None else None
 
-    def _new_session(
-        self, above: r.RunRecord, agent: str, wanted: Wanted
-    ) -> tuple[str, c.Create]:
+    def _new_session(self, above: r.RunRecord, agent: str, wanted: Wanted) -> tuple[str, c.Create]:
         self._dispatcher.check_agent(agent)
         labels = {OWNER: above.session}
         make = c.Create(agent=agent, title=wanted.title, cwd=wanted.cwd, labels=labels)

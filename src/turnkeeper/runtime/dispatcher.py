@@ -25,7 +25,7 @@ from turnkeeper.core.errors import (
     InvalidValue,
     TurnkeeperError,
 )  # fmt: skip
-from turnkeeper.core.events import Event
+from turnkeeper.core.events import Event, Parent
 from turnkeeper.core.limits import RUNNING, check_patch
 from turnkeeper.core.outcome import Kind, Outcome
 from turnkeeper.core.state import run_name, run_of_approval
@@ -220,6 +220,13 @@ class Dispatcher:
         except TurnkeeperError as refused:
             if refused.entry is not SESSION_EXISTS:
                 raise
+
+    async def steer(self, run: str, text: str, parent: Parent, **options: Any) -> c.Accepted:
+        """Something more for a running run, from a run above it: taken into that turn or refused,
+        and over when that turn is."""
+        command = self._message(text, {"priority": "agent", "when_busy": "steer", **options})
+        command = msgspec.structs.replace(command, into=run, parent=parent)
+        return await self._send(await self._sessions.of_run(run), command)
 
     # The way there ---------------------------------------------------------------------------
 
