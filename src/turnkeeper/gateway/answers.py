@@ -1,7 +1,8 @@
 """Answers: JSON, problems, and how they go out.
 
 Decides what a refusal looks like to whoever is refused. It must not know who is asking for what.
-Invariant: every refusal is `application/problem+json` with a code of the catalogue.
+Invariant: every refusal is `application/problem+json` with a code of the catalogue, but where a
+foreign protocol has a form of its own.
 """
 
 from __future__ import annotations
@@ -62,6 +63,14 @@ class Refusal(TurnkeeperError):
         self.headers = headers
 
 
+class InForm(TurnkeeperError):
+    """A refusal of a place that has a form of its own for them."""
+
+    def __init__(self, refused: TurnkeeperError, answer: Answer) -> None:
+        super().__init__(refused.entry, refused.what, **refused.fields)
+        self.answer = answer
+
+
 class NotAllowed(TurnkeeperError):
     """A field of the request that cannot be: the same as `InvalidValue`, in words of our own."""
 
@@ -91,6 +100,8 @@ def problem_of(refused: TurnkeeperError) -> Problem:
 
 def refusal(refused: TurnkeeperError) -> Answer:
     """The refusal as an answer over HTTP."""
+    if isinstance(refused, InForm):
+        return refused.answer
     problem = problem_of(refused)
     headers = list(refused.headers) if isinstance(refused, Refusal) else []
     retry = RETRY_AFTER_S.get(problem.status)

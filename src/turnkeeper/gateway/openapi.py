@@ -81,6 +81,8 @@ def _shapes(endpoints: Iterable[Endpoint]) -> list[Any]:
         for shape in (endpoint.body, endpoint.query):
             if shape is not None:
                 found[shape] = None
+        if endpoint.form is not None:
+            found[endpoint.form.shape] = None
         for told in endpoint.answers.values():
             if not isinstance(told.what, str):
                 found[told.what] = None
@@ -144,10 +146,18 @@ def _responses(endpoint: Endpoint) -> Json:
     by_status |= {408: [BUSY], 431: [TOO_LARGE]}
     for status, codes in sorted(by_status.items()):
         told_all = "; ".join(f"{code.code} {code.title}" for code in codes)
-        found[status] = {"description": told_all, "content": PROBLEM}
+        found[status] = {"description": told_all, "content": _refused(endpoint)}
         if status in HEADERS:
             found[status]["headers"] = _told_headers(HEADERS[status])
     return {str(status): found[status] for status in sorted(found)}
+
+
+def _refused(endpoint: Endpoint) -> Json:
+    """The door refuses in the usual form everywhere."""
+    if endpoint.form is None:
+        return PROBLEM
+    schema = {"$ref": REF.format(name=endpoint.form.shape.__name__)}
+    return {"application/json": {"schema": schema}, **PROBLEM}
 
 
 def _refusals(endpoint: Endpoint) -> list[Code]:
@@ -176,6 +186,8 @@ def _described(told: Told) -> Json:
     elif told.what:
         is_json = told.what == "application/json"
         described["content"] = {told.what: {"schema": {"type": "object" if is_json else "string"}}}
+    for media in told.or_else:
+        described["content"][media] = {"schema": {"type": "string"}}
     return described
 
 

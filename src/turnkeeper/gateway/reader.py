@@ -8,15 +8,19 @@ end for good.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from turnkeeper.core.errors import InvalidValue, StoreDown
+from turnkeeper.core.events import Event
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.runtime.fanout import CutOff, Watcher
 
 PART_BYTES = 64 * 1024
 """What goes out in one piece has no more, unless one event alone does."""
+
+_T = TypeVar("_T")
 
 PAUSE_S = 0.2
 PAUSE_MAX_S = 5.0
@@ -66,9 +70,16 @@ class Reader:
 
     async def next_lines(self) -> Sequence[bytes]:
         """The next events, as the log has them; none once all is over."""
+        return await self._next(lambda: self._watcher.next_lines())
+
+    async def next_events(self) -> Sequence[Event]:
+        """The same, for those who have to understand them."""
+        return await self._next(lambda: self._watcher.next())
+
+    async def _next(self, read: Callable[[], Awaitable[Sequence[_T]]]) -> Sequence[_T]:
         while not self._closed.is_set():
             try:
-                return await self._watcher.next_lines()
+                return await read()
             except CutOff:
                 await self._again(0.0)
             except StoreDown:

@@ -25,6 +25,8 @@ COMMENT = b": still here\n\n"
 class Stream:
     """One reader of one session. `run` it once."""
 
+    opening = OPENING
+
     def __init__(self, reader: Reader, keep_alive_s: float) -> None:
         self._reader = reader
         self._keep_alive_s = keep_alive_s
@@ -37,7 +39,8 @@ class Stream:
     async def run(self, receive: Receive, send: Send) -> None:
         """Until the reader leaves, or is told to."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await _part(send, OPENING)
+        if self.opening:
+            await send_part(send, self.opening)
         pump = asyncio.ensure_future(self._pump(send))
         left = asyncio.ensure_future(until_gone(receive))
         try:
@@ -62,7 +65,7 @@ class Stream:
             if done:
                 return
             if not self._sending:
-                await _part(send, COMMENT)
+                await send_part(send, COMMENT)
 
     async def _pump(self, send: Send) -> None:
         reader = self._reader
@@ -70,7 +73,7 @@ class Stream:
             self._sending = True
             first = reader.cursor - len(lines) + 1
             for part in parts(lines):
-                await _part(send, chunk(part, first))
+                await send_part(send, chunk(part, first))
                 first += len(part)
             self._sending = False
             if reader.cursor < reader.head:
@@ -82,7 +85,7 @@ def chunk(lines: Sequence[bytes], first: int) -> bytes:
     return b"".join([b"id: %d\ndata: %b\n\n" % (first + i, line) for i, line in enumerate(lines)])
 
 
-async def _part(send: Send, body: bytes) -> None:
+async def send_part(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
