@@ -21,6 +21,7 @@ from turnkeeper.core.errors import (
 )  # fmt: skip
 from turnkeeper.gateway import handlers as h
 from turnkeeper.gateway import queries as q
+from turnkeeper.gateway import responses
 from turnkeeper.gateway.table import Endpoint, Told
 
 KEY = {
@@ -135,4 +136,5 @@ TABLE: tuple[Endpoint, ...] = (
         "GET", "/", h.page, "Where things are", "read",
         {200: Told("text/plain", "a few lines for people")}, query=None,
     ),
+    *responses.ENDPOINTS,
 )  # fmt: skip

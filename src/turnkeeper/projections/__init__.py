@@ -1,0 +1,1 @@
+"""Events in, foreign shapes out: what each surface shows of a session, and nothing else."""
