@@ -7,7 +7,7 @@ happens is reported as signals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -190,6 +190,28 @@ class Observer(Protocol):
 
     def stored(self, agent: str, events: Sequence[Event], took_s: float) -> None:
         """These events of one session are now in its log; storing them took that long."""
+
+
+class Courier(Protocol):
+    """Carries what somebody wants to be told to their address. Bounded in time, whatever happens
+    there."""
+
+    def check(self, url: str) -> None:
+        """`TurnkeeperError` if nothing may be sent to that address, as far as it can be seen."""
+
+    async def deliver(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        """It was taken when this returns; `TurnkeeperError` says why it was not, and that no more
+        is tried."""
+
+
+class Drawer(Protocol):
+    """One small thing that is kept whole. Its methods block; both raise `OSError`."""
+
+    def read(self) -> bytes:
+        """What is in it; nothing if it was never used."""
+
+    def write(self, content: bytes) -> None:
+        """Instead of what was in it, durably."""
 
 
 class OutOfOrder(Exception):

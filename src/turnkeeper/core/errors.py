@@ -192,6 +192,17 @@ NOT_STEERED = add(
          "start another run in its session, or wait for its end", 409, -32009)
 )  # fmt: skip
 
+PUSH_ADDRESS = add(
+    Code("TK-565", "nothing may be sent to this address",
+         "give a public http or https address; the operator can allow others (server.push_private)",
+         400, -32602)
+)  # fmt: skip
+UNDELIVERED = add(
+    Code("TK-566", "a push notification was not taken",
+         "see whether the address answers with a 2xx; the task itself can be read at any time",
+         502, -32003)
+)  # fmt: skip
+
 CATALOGUE: tuple[Code, ...] = tuple(CODES.values())
 
 

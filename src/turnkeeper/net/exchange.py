@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpcore2
 
-from turnkeeper.net.network import CertificateRefused
+from turnkeeper.net.network import AddressRefused, CertificateRefused
 from turnkeeper.net.types import (
     HttpFailure,
     HttpLimits,
@@ -124,6 +124,8 @@ def failure_of(error: Exception, exchange: Exchange, *, ended: bool | None = Non
         case CertificateRefused():
             text = f"{where} cannot be trusted: {error}"
             return HttpFailure("connect", text, maybe_taken=False, permanent=True)
+        case AddressRefused():
+            return HttpFailure("connect", f"{where}: {error}", maybe_taken=False, permanent=True)
         case httpcore2.LocalProtocolError():
             text = f"{where}: the request has a header or an address that HTTP does not allow"
             return HttpFailure("protocol", text, maybe_taken=False, permanent=True)

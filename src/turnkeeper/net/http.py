@@ -27,7 +27,7 @@ from turnkeeper.net.exchange import (
     for_httpcore,
     redirected,
 )
-from turnkeeper.net.network import Network
+from turnkeeper.net.network import Allows, Network
 from turnkeeper.net.proxy import Proxies, Proxy
 from turnkeeper.net.retry import (
     is_final,
@@ -129,9 +129,10 @@ class HttpClient:
         tcp: TcpOptions | None = None,
         ssl_context: ssl.SSLContext | None = None,
         environ: Mapping[str, str] | None = None,
+        allows: Allows | None = None,
     ) -> None:
         self._limits = limits or HttpLimits()
-        self._network = Network(tcp or TcpOptions())
+        self._network = Network(tcp or TcpOptions(), allows)
         self._ssl = ssl_context
         self._proxies = Proxies(os.environ if environ is None else environ)
         self._pools: dict[tuple[Proxy | None, bool], httpcore2.AsyncConnectionPool] = {}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpcore2
@@ -34,6 +35,14 @@ def happy_eyeballs_s(host: str) -> float | None:
 
 class CertificateRefused(httpcore2.ConnectError):
     """The other side is not who it should be; another try would not change that."""
+
+
+class AddressRefused(httpcore2.ConnectError):
+    """The name leads to an address that must not be reached from here."""
+
+
+Allows = Callable[[str], bool]
+"""Whether that numeric address may be connected to."""
 
 
 class _Pipe(asyncio.Protocol):
@@ -224,9 +233,10 @@ class Stream(httpcore2.AsyncNetworkStream):
 class Network(httpcore2.AsyncNetworkBackend):
     """Opens connections. `generation` grows when idle connections must be thought dead."""
 
-    def __init__(self, tcp: TcpOptions) -> None:
+    def __init__(self, tcp: TcpOptions, allows: Allows | None = None) -> None:
         self.tcp = tcp
         self.generation = 0
+        self._allows = allows
 
     def condemn_idle(self) -> None:
         self.generation += 1
@@ -242,6 +252,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
+                host = await self._allowed(host, port)
                 transport, pipe = await loop.create_connection(
                     _Pipe, host, port, happy_eyeballs_delay=happy_eyeballs_s(host)
                 )
@@ -253,6 +264,18 @@ class Network(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(_words(error)) from None
         apply(transport.get_extra_info("socket"), self.tcp)
         return Stream(self, transport, pipe)
+
+    async def _allowed(self, host: str, port: int) -> str:
+        """The address to connect to, where some are forbidden: the one that was judged, so that a
+        name cannot lead elsewhere a moment later."""
+        if self._allows is None:
+            return host
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(one[4][0]) for one in found]
+        if not addresses or not all(map(self._allows, addresses)):
+            raise AddressRefused(f"{host} is an address that must not be reached from here")
+        return addresses[0]
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
