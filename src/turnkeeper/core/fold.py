@@ -86,7 +86,7 @@ def _accepted(session: Session, event: e.Event, data: e.MessageAccepted) -> None
         session.keys[data.key] = Keyed(
             data.message, data.run, event.seq, data.position, data.fingerprint
         )
-    if data.parent is not None:
+    if data.parent is not None and not data.steered:
         session.parents[data.run] = data.parent.run
     if data.steered:
         message.generation = 0

@@ -8,10 +8,11 @@ told to end.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from turnkeeper.core.errors import (
     BUSY,
@@ -22,6 +23,9 @@ from turnkeeper.core.errors import (
 )
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    from turnkeeper.gateway.a2a_pushes import Pushes
 
 Scope = Literal["child", "read", "operate", "admin"]
 """`child`: for what an agent's own run has started, and for nothing else."""
@@ -56,6 +60,8 @@ class Gate:
     """Token -> scope. Without any, everyone who reaches this (loopback) address may do all."""
     process_of: Callable[[str], str | None] = _no_process
     """Token of an agent's process -> that process; none for any other token."""
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    """What ids are signed with that a surface hands out and does not keep."""
     hosts: Collection[str] = ()
     """Names that this server goes by, beside the loopback ones; `*` for any."""
     any_address: bool = False
@@ -95,6 +101,10 @@ class Gate:
         self.requests = 0
         self.sockets = 0
         self.watchers = 0
+        self.pushes: Pushes | None = None
+        """Who is told of tasks over A2A; without it nobody is."""
+        self.kept: dict[str, Any] = {}
+        """What surfaces keep while the server lives, by their names."""
         self._guests: set[Guest] = set()
         self._alone = asyncio.Event()
 

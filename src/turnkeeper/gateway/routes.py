@@ -20,8 +20,8 @@ from turnkeeper.core.errors import (
     UNKNOWN_SESSION,
 )  # fmt: skip
 from turnkeeper.gateway import handlers as h
+from turnkeeper.gateway import mcp, responses
 from turnkeeper.gateway import queries as q
-from turnkeeper.gateway import responses
 from turnkeeper.gateway.table import Endpoint, Told
 
 KEY = {
@@ -137,4 +137,5 @@ TABLE: tuple[Endpoint, ...] = (
         {200: Told("text/plain", "a few lines for people")}, query=None,
     ),
     *responses.ENDPOINTS,
+    *mcp.ENDPOINTS,
 )  # fmt: skip

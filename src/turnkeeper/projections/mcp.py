@@ -42,9 +42,9 @@ CACHED = frozenset({"server/discover", "tools/list", "resources/list", "resource
 CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}}
 INSTRUCTIONS = (
     "Runs of agents under supervision. start_run gives an agent something to do, and returns at"
-    " once; wait_run waits for its end for a bounded time and says “still running” if it has not come;"
-    " steer_run and stop_run act on that run alone. Every run ends once: completed, failed,"
-    " cancelled, timed_out or lost, each with its reason."
+    " once; wait_run waits for its end for a bounded time, and says that it is still running if it"
+    " has not come; steer_run and stop_run act on that run alone. Every run ends once: completed,"
+    " failed, cancelled, timed_out or lost, each with its reason."
 )
 EVENTS = "turnkeeper://sessions/{session}/events"
 TEMPLATES = [{

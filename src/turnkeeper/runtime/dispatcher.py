@@ -246,6 +246,11 @@ class Dispatcher:
         """The events of a session after the cursor, at most so many."""
         return await self._ports.store.read(session, after, limit)
 
+    async def read_text(self, session: str, after: int, limit: int) -> list[str]:
+        """The same, each as its JSON."""
+        lines = await self._ports.store.read_lines(session, after, limit)
+        return [line.decode() for line in lines]
+
     async def actor(self, session: str) -> SessionActor:
         """The living actor of that session, for whoever wants to look at its state."""
         return await self._sessions.actor(session)
