@@ -12,6 +12,7 @@ from bench import (
     latency,
     relay,
     replay,
+    responses,
     restart,
     supervise,
     watchers,
@@ -28,6 +29,7 @@ BENCHES: Mapping[str, Callable[[], bool]] = {
     "restart": restart.main,
     "replay": replay.main,
     "watchers": watchers.main,
+    "responses": responses.main,
 }
 """Each prints its costs, and tells whether they are within what is promised."""
 
