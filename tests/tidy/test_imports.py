@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "facade": parts("compose place runtime projections ports core"),
     "cli": parts(
         "compose config place facade client tui store gateway observe projections api ports core"
-        " __init__"
+        " wire __init__"
     ),
     # the top: lazy (see below)
     "__init__": parts("facade events worker ports core"),

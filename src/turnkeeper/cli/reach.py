@@ -121,7 +121,7 @@ async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
             except TurnkeeperError as refused:
                 if refused.entry is not DATA_IN_USE:
                     raise
-                there = await _wait_holder(found.place, refused)
+                there = await wait_holder(found.place, refused)
             else:
                 yield running
                 return
@@ -149,7 +149,7 @@ def placed(message: Message, config: Config) -> Message:
     return dataclasses.replace(message, cwd=os.getcwd())
 
 
-async def _wait_holder(place: Place, refused: TurnkeeperError) -> Server:
+async def wait_holder(place: Place, refused: TurnkeeperError) -> Server:
     """The server that has just come, once it can be reached."""
     until = asyncio.get_running_loop().time() + STARTING_S
     while (there := holder(place)) is None:
