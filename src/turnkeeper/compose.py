@@ -34,6 +34,7 @@ from turnkeeper.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from turnkeeper.custody.probe import Tree
+    from turnkeeper.net.courier import HttpCourier
 
 DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
@@ -172,6 +173,13 @@ class Custody:
         alive = {kept.name for kept in custodian.list() if kept.alive}
         await wait_ended(custodian, [name for name in doomed if name in alive], ENDING_S)
         custodian.close()
+
+
+def push_courier(*, private: bool) -> HttpCourier:
+    """Carries push notifications; `private`: to addresses inside the network, too."""
+    from turnkeeper.net.courier import HttpCourier  # not needed where nothing is served
+
+    return HttpCourier(private=private)
 
 
 async def custody_trouble() -> str | None:

@@ -30,10 +30,12 @@ from turnkeeper.compose import (
     System,
     built_in_agents,
     durable,
+    push_courier,
     usual_agents,
 )  # fmt: skip
 from turnkeeper.config import Config, Located, bare, load, read_tokens
 from turnkeeper.core.errors import PORT_TAKEN, InvalidValue, TurnkeeperError
+from turnkeeper.gateway.a2a_pushes import Pushes
 from turnkeeper.gateway.gate import Gate, Scope
 from turnkeeper.gateway.serve import Server
 from turnkeeper.observe import logs
@@ -44,6 +46,7 @@ from turnkeeper.observe.several import Several
 from turnkeeper.observe.spans import Spans, from_environment
 from turnkeeper.place import Place
 from turnkeeper.ports import Agent, Observer
+from turnkeeper.store.drawer import FileDrawer
 
 log = logging.getLogger("turnkeeper.server")
 
@@ -51,6 +54,7 @@ TAKING_UP = "it takes up what was unfinished"
 STOP_S = 5.0
 """So long connections may take to end."""
 SPANS_S = 3.0
+PUSHES = "a2a-push.json"
 SLACK_S = 30.0
 """What stopping may take beside draining, as a service manager is told it."""
 GC = (20_000, 50, 100)
@@ -145,9 +149,11 @@ class _Serving:
         server = await self._listen(system, metrics, {**more, token: "admin"})
         served = _Served(system, server, notifier, place)
         stack.push_async_callback(server.stop, STOP_S)
+        pushes = self._pushes(server.gate, place, stack)
         for observer in observers:
             await _take_up(observer, system)
         await system.start()
+        await pushes.start()
         metrics.attend(system.dispatcher, server.gate.trouble)
         server.gate.opening = None
         self._begin(served, metrics, stack)
@@ -194,6 +200,15 @@ class _Serving:
             listening = Server(gate, server.host, 0)
             await listening.start()
         return listening
+
+    def _pushes(self, gate: Gate, place: Place, stack: AsyncExitStack) -> Pushes:
+        """Whoever wants to be told of tasks over A2A is told, by this server or the next."""
+        courier = push_courier(private=self._config.server.push_private)
+        stack.push_async_callback(courier.aclose)
+        pushes = Pushes(gate, courier, FileDrawer(place.path / PUSHES))
+        stack.push_async_callback(pushes.close)
+        gate.pushes = pushes
+        return pushes
 
     def _begin(self, served: _Served, metrics: Metrics, stack: AsyncExitStack) -> None:
         """It can be used: say so to everyone who waits for it."""

@@ -33,6 +33,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     max_body_bytes: BodyBytes = 4 * MIB
+    push_private: bool = False
+    """Push notifications may go to addresses inside the network."""
     drain: bool = False
     drain_s: Seconds = 60.0
 

@@ -27,6 +27,9 @@ access_log = logging.getLogger("turnkeeper.access")
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 """These tell nothing that needs a token or a name."""
 
+PUBLIC: Final = frozenset({"/.well-known/agent-card.json"})
+"""This needs no token, but one of our names: it tells where we are."""
+
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -39,7 +42,8 @@ SECURITY: Final = [
 ASKED_BEFOREHAND: Final = [
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (b"access-control-allow-headers",
-     b"authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name,"
+     b"a2a-extensions, a2a-version, authorization, content-type, idempotency-key,"
+     b" last-event-id, mcp-method, mcp-name,"
      b" mcp-protocol-version, mcp-session-id"),
     (b"access-control-max-age", b"600"),
 ]  # fmt: skip
@@ -97,7 +101,8 @@ class Door:
             token = bearer(header(headers, b"authorization"))
             if token is None and (scope["type"] == "websocket" or path == "/"):
                 token = query_token
-            scope["access"] = self._tokens.access(token)
+            if path not in PUBLIC:
+                scope["access"] = self._tokens.access(token)
             gate.check_open()
         return await self._app(scope, receive, going.send)
 
@@ -114,7 +119,9 @@ class _Going:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *SECURITY, *self.extra]
+            own = list(message.get("headers", ()))
+            named = {name for name, _ in own}
+            message["headers"] = [*own, *(x for x in SECURITY if x[0] not in named), *self.extra]
         elif kind == "websocket.accept":
             self.status = 101
         await self._send(message)

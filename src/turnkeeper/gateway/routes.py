@@ -19,8 +19,8 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
 )  # fmt: skip
+from turnkeeper.gateway import a2a, mcp, responses
 from turnkeeper.gateway import handlers as h
-from turnkeeper.gateway import mcp, responses
 from turnkeeper.gateway import queries as q
 from turnkeeper.gateway.table import Endpoint, Told
 
@@ -137,5 +137,6 @@ TABLE: tuple[Endpoint, ...] = (
         {200: Told("text/plain", "a few lines for people")}, query=None,
     ),
     *responses.ENDPOINTS,
+    *a2a.ENDPOINTS,
     *mcp.ENDPOINTS,
 )  # fmt: skip

@@ -1,0 +1,104 @@
+"""The agent card: what a Turnkeeper says of itself to A2A clients.
+
+Decides what is told to everybody, and what only to who has a token. It must not know who asks.
+Invariant: without a token nobody learns which agents there are, unless none is needed; the card can
+be read by clients of both versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+Json = dict[str, Any]
+
+INPUT = ["text/plain", "application/json"]
+OUTPUT = ["text/plain"]
+BEARER = "bearer"
+SCHEME = "Bearer"
+
+ANY = {
+    "id": "turn", "name": "Take a turn",
+    "description": "Gives a message to an agent, and tells how its turn goes and how it ended.",
+    "tags": ["agents"],
+}  # fmt: skip
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a card is made of. `url` is this server's; `agent` the one that the card is for, if it
+    is not for all; `agents` those that may be named, with their drivers."""
+
+    url: str
+    version: str
+    needs_token: bool
+    pushes: bool
+    agent: str = ""
+    agents: Mapping[str, str] = {}
+    default: str = ""
+
+
+def card(facts: Facts) -> Json:
+    """The card, in the form of 1.0 with what 0.3 wants beside it."""
+    base = f"{facts.url}/a2a" + (f"/{quote(facts.agent, safe='')}" if facts.agent else "")
+    about = f"The agent {facts.agent}" if facts.agent else "Agents"
+    found: Json = {
+        "name": f"Turnkeeper: {facts.agent}" if facts.agent else "Turnkeeper",
+        "description": f"{about} under supervision: every turn ends once, and the ending is true.",
+        "version": facts.version,
+        "supportedInterfaces": _interfaces(base),
+        "capabilities": {
+            "streaming": True, "pushNotifications": facts.pushes, "extendedAgentCard": True,
+        },
+        "defaultInputModes": INPUT,
+        "defaultOutputModes": OUTPUT,
+        "skills": _skills(facts),
+        "protocolVersion": "0.3.0",
+        "url": base,
+        "preferredTransport": "JSONRPC",
+        "additionalInterfaces": [{"url": base, "transport": "JSONRPC"}],
+        "supportsAuthenticatedExtendedCard": True,
+    }  # fmt: skip
+    return {**found, **_security()} if facts.needs_token else found
+
+
+def _interfaces(base: str) -> Sequence[Json]:
+    offered = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
+    return [
+        {"url": base, "protocolBinding": binding, "protocolVersion": version}
+        for binding, version in offered
+    ]
+
+
+def _skills(facts: Facts) -> Sequence[Json]:
+    named = {facts.agent: ""} if facts.agent else facts.agents
+    if not named:
+        return [ANY]
+    return [_skill(name, driver, facts) for name, driver in named.items()]
+
+
+def _skill(name: str, driver: str, facts: Facts) -> Json:
+    told = f"A turn of the agent {name}" + (f" ({driver})." if driver else ".")
+    if not facts.agent:
+        where = f"/a2a/{quote(name, safe='')}"
+        told += " The usual one." if name == facts.default else ""
+        told += f" It is spoken to at {where}, or with “{name}” as tenant."
+    tags = ["agent", *([driver] if driver else [])]
+    return {"id": name, "name": name, "description": told, "tags": tags}
+
+
+def _security() -> Json:
+    """In 1.0 a scheme is an object by its kind; in 0.3 the same things are beside it."""
+    told = "the token in the server's data directory, or another that its operator has made"
+    return {
+        "securitySchemes": {
+            BEARER: {
+                "httpAuthSecurityScheme": {"scheme": SCHEME, "description": told},
+                "type": "http", "scheme": SCHEME, "description": told,
+            }
+        },
+        "securityRequirements": [{"schemes": {BEARER: {"list": []}}}],
+        "security": [{BEARER: []}],
+    }  # fmt: skip
