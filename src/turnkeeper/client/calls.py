@@ -43,6 +43,7 @@ class Call:
     harmless: bool = True
     wait_s: float = 0.0
     """So long the server itself waits before it answers."""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -140,6 +141,7 @@ class Calls:
             raise ClientClosed
         url = self.address.http(call.path, call.query)
         headers = {"User-Agent": AGENT, "Accept": "application/json", **self.address.headers}
+        headers |= call.headers
         if call.body:
             headers["Content-Type"] = "application/json"
         if call.key is not None:

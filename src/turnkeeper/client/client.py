@@ -19,6 +19,7 @@ from turnkeeper.client.address import Address, find, path_of
 from turnkeeper.client.arguments import ChildArguments
 from turnkeeper.client.calls import Call, Calls, Tries
 from turnkeeper.client.link import Link
+from turnkeeper.client.mcp import ask_mcp
 from turnkeeper.client.opening import Opener
 from turnkeeper.client.options import Options
 from turnkeeper.client.run import Remote, RemoteRun, start_child
@@ -292,6 +293,11 @@ class Client:
     async def agents(self) -> list[api.AgentOut]:
         told = await self._parts.calls.ask(Call("GET", path_of("agents")), api.AgentsOut)
         return told.items
+
+    async def ask_mcp(self, method: str, params: dict[str, Any], wait_s: float = 0.0) -> Any:
+        """One request of MCP, as the server's `/mcp` answers it: the JSON-RPC message. Tried once.
+        `wait_s` is how long the server itself may wait before it answers."""
+        return await ask_mcp(self._parts.calls, method, params, wait_s)
 
     async def health(self) -> Health:
         """Whether it is there, and ready. Tried once, without waiting for it."""

@@ -8,6 +8,7 @@ on; nothing here answers an approval.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, assert_never
 
 from turnkeeper.core import records as r
@@ -115,9 +116,18 @@ class Desk:
             raise InvalidValue("agent", call.agent, "give an agent, or a session: one of them")
         if session is None:
             create = Create(agent=call.agent or "", title=call.title, cwd=call.cwd)
-            session = await dispatcher.create(create)
+            session = await self._made(create, call.key)
         sent = await dispatcher.send(session, call.text, priority="agent", **_options(call))
         return sent.run
+
+    async def _made(self, create: Create, key: str | None) -> str:
+        """A new session; the one that this key made, if it has made one."""
+        if key is None:
+            return await self._gate.dispatcher.create(create)
+        same = hashlib.sha256(f"{SENDER}\n{create.agent}\n{key}".encode()).hexdigest()[:24]
+        if await self._gate.dispatcher.find_session(f"s_{same}") is None:
+            await self._gate.dispatcher.create(create, f"s_{same}")
+        return f"s_{same}"
 
     async def _steer(self, call: t.SteerRun, own: str | None) -> Told:
         await self._check(call.run, own, acts=True)
