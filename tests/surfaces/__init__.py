@@ -1,0 +1,1 @@
+"""Every surface, with the clients that its ecosystem has."""
