@@ -58,10 +58,8 @@ def serve_editor(where: Where, options: AcpOptions) -> None:
     logs.configure(level="warning")
     try:
         asyncio.run(_serve(where, options, out))
-    except BaseException:
+    finally:
         logs.release()
-        raise
-    logs.release()
     sys.stderr.flush()
     os._exit(0)
 

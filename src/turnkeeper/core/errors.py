@@ -202,6 +202,10 @@ UNDELIVERED = add(
          "see whether the address answers with a 2xx; the task itself can be read at any time",
          502, -32003)
 )  # fmt: skip
+OPEN_QUESTION = add(
+    Code("TK-570", "an agent of this thread waits for an answer",
+         "answer it in resume, or over the API; then ask again", 409, -32009)
+)  # fmt: skip
 
 CATALOGUE: tuple[Code, ...] = tuple(CODES.values())
 

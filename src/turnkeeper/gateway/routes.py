@@ -19,7 +19,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
 )  # fmt: skip
-from turnkeeper.gateway import a2a, mcp, responses
+from turnkeeper.gateway import a2a, agui, mcp, responses
 from turnkeeper.gateway import handlers as h
 from turnkeeper.gateway import queries as q
 from turnkeeper.gateway.table import Endpoint, Told
@@ -139,4 +139,5 @@ TABLE: tuple[Endpoint, ...] = (
     *responses.ENDPOINTS,
     *a2a.ENDPOINTS,
     *mcp.ENDPOINTS,
+    *agui.ENDPOINTS,
 )  # fmt: skip

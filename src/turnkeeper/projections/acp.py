@@ -8,7 +8,6 @@ what came late is told to nobody; a tool call that was opened is closed, by the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from turnkeeper.core import events as e
@@ -21,6 +20,7 @@ from turnkeeper.core.errors import (
     ending_code,
 )
 from turnkeeper.core.outcome import Outcome, words_of
+from turnkeeper.projections.calls import Call, Calls
 
 Json = dict[str, Any]
 
@@ -132,17 +132,6 @@ def refusal_of(refused: TurnkeeperError) -> Json:
 # Updates -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Call:
-    """A tool call as the editor knows it: by `id`, from the moment that it was shown."""
-
-    id: str
-    fact: e.ToolStartedFact
-    allowed: bool = False
-    is_plan: bool = False
-    """Leave is asked for a plan, and not for one use of a tool."""
-
-
 class Told:
     """Makes updates of the events of a session, in their order. A `replay` has people's messages
     too: whoever sent them knows them otherwise."""
@@ -153,12 +142,8 @@ class Told:
         """Messages that were not shown yet."""
         self._message: dict[str, str] = {}
         """Run -> its message."""
-        self._open: dict[str, dict[str, Call]] = {}
-        """Run -> its tool calls that are open, by the agent's name for them."""
-        self._wanted: dict[str, dict[str, Call]] = {}
-        """Run -> calls that are shown only because leave was asked for them, by the approval."""
-        self._asked: dict[str, Call] = {}
-        """Approval -> the call that it is about."""
+        self._calls: dict[str, Calls] = {}
+        """Run -> its tool calls."""
         self._block: tuple[str | None, str, str] = (None, "", "")
         """Whose words the last ones were, of what kind, and what that piece is called."""
         self._spoke: set[str] = set()
@@ -197,7 +182,7 @@ class Told:
 
     def question(self, approval: str) -> Json:
         """What `session/request_permission` asks, without its session."""
-        call = self._asked[approval]
+        call = next(c.asked[approval] for c in self._calls.values() if approval in c.asked)
         shown = {**_told_of(call), "status": "pending"}
         if call.is_plan:
             shown |= {"kind": "switch_mode", "content": [_content(_plan_of(call.fact.input))]}
@@ -228,73 +213,51 @@ class Told:
             self._block = (event.run, kind, name)
         return [_chunk(kind, name, text)]
 
+    def _of(self, run: str) -> Calls:
+        return self._calls.setdefault(run, Calls(run))
+
     def _tool_started(self, run: str, data: e.ToolStartedFact) -> Json:
-        """One for which leave was asked is known already."""
         self._block = (None, "", "")
-        asked = self._wanted.get(run, {})
-        known = _about(list(asked.values()), data.name, data.input)
-        kind = "tool_call" if known is None else "tool_call_update"
-        call = Call(f"{run}/{data.tool}", data) if known is None else Call(known.id, data)
-        self._wanted[run] = {name: one for name, one in asked.items() if one is not known}
-        self._open.setdefault(run, {})[data.tool] = call
+        call, is_known = self._of(run).start(data)
+        kind = "tool_call_update" if is_known else "tool_call"
         return {"sessionUpdate": kind, **_told_of(call), "status": "in_progress"}
 
     def _tool_progress(self, run: str, data: e.ToolProgressFact) -> list[Json]:
-        call = self._open.get(run, {}).get(data.tool)
+        call = self._of(run).open.get(data.tool)
         return [] if call is None else [_update(call, "in_progress", data.text)]
 
     def _tool_ended(self, run: str, data: e.ToolEndedFact) -> list[Json]:
-        call = self._open.get(run, {}).pop(data.tool, None)
+        call = self._of(run).open.pop(data.tool, None)
         status = "completed" if data.ok else "failed"
         return [] if call is None else [_update(call, status, data.output)]
 
     def _leave_asked(self, run: str, data: e.ApprovalRequested) -> list[Json]:
-        call = _about(list(self._open.get(run, {}).values()), data.tool, data.input)
-        if call is not None:
-            call.is_plan = data.what == "plan"
-            self._asked[data.approval] = call
+        call, is_known = self._of(run).ask(data)
+        if is_known:
             return [_update(call, "pending")]
-        call = Call(f"{run}/{data.approval}", _wanted(data), is_plan=data.what == "plan")
-        self._asked[data.approval] = self._wanted.setdefault(run, {})[data.approval] = call
         return [{"sessionUpdate": "tool_call", **_told_of(call), "status": "pending"}]
 
     def _leave_settled(self, run: str, data: e.ApprovalSettled) -> list[Json]:
-        call = self._asked.pop(data.approval, None)
-        allowed = data.decision == "allowed"
+        call, is_over = self._of(run).settle(data)
         if call is None:
             return []
-        call.allowed = allowed
-        if data.approval not in self._wanted.get(run, {}):
-            return [_update(call, "in_progress")] if allowed else []
-        if allowed:
-            return []
-        del self._wanted[run][data.approval]
-        return [_update(call, "failed", f"{data.decision} {data.note}".strip())]
+        if is_over:
+            return [_update(call, "failed", f"{data.decision} {data.note}".strip())]
+        was_open = call in self._of(run).open.values()
+        return [_update(call, "in_progress")] if was_open and call.allowed else []
 
     def _ended(self, event: e.Event, data: e.RunEnded) -> list[Json]:
         run = event.run or ""
         found = self._person(self._message.pop(run, ""))
         if run not in self._spoke and data.text:
             found += self._words(event, "agent_message_chunk", data.text)
-        for call in self._open.pop(run, {}).values():
-            found.append(_update(call, "failed"))
-        for call in self._wanted.pop(run, {}).values():
+        calls = self._calls.pop(run, Calls(run))
+        found += [_update(call, "failed") for call in calls.open.values()]
+        for call in calls.wanted.values():
             found.append(_update(call, "completed" if call.allowed else "failed"))
         self._spoke.discard(run)
         self._block = (None, "", "")
         return found
-
-
-def _about(calls: list[Call], name: str, given: Any) -> Call | None:
-    """The newest call of that tool, and with that input if there is one."""
-    named = [call for call in calls if call.fact.name == name]
-    same = [call for call in named if call.fact.input == given]
-    found = same or named
-    return found[-1] if found else None
-
-
-def _wanted(asked: e.ApprovalRequested) -> e.ToolStartedFact:
-    return e.ToolStartedFact(asked.approval, asked.tool, asked.input)
 
 
 def _chunk(kind: str, message: str, text: str) -> Json:
