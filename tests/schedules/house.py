@@ -20,7 +20,7 @@ from tests.campaign.plain import Answer, NoAnswer, ask
 from tests.campaign.records import Record
 from tests.campaign.server import REPO, Server, living_with, wait_none
 
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
 LEAVE_S = 30.0
 LIMITS = {"drain_s": 1.0, "term_s": 1.0, "orphan_s": 10.0}
 
