@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from turnkeeper.facade import Run as Run
     from turnkeeper.facade import Turnkeeper as Turnkeeper
     from turnkeeper.worker.call import Stopped as Stopped
+    from turnkeeper.worker.child import Child as Child
+    from turnkeeper.worker.child import ChildRefused as ChildRefused
+    from turnkeeper.worker.child import ChildResult as ChildResult
     from turnkeeper.worker.mark import agent as agent
     from turnkeeper.worker.turn import SyncTurn as SyncTurn
     from turnkeeper.worker.turn import Turn as Turn
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _FROM = {
+    "Child": "turnkeeper.worker.child",
+    "ChildRefused": "turnkeeper.worker.child",
+    "ChildResult": "turnkeeper.worker.child",
     "Event": "turnkeeper.core.events",
     "InvalidValue": "turnkeeper.core.errors",
     "Kind": "turnkeeper.core.outcome",

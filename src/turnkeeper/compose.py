@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,18 +19,21 @@ from typing import TYPE_CHECKING, Literal
 
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.core.limits import LONGEST_S, Limits, Moment, Patch, check_patch, overlay
-from turnkeeper.core.rules import check_rules
+from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
+from turnkeeper.drivers.offer import NOTHING, Given, Offer
 from turnkeeper.drivers.registry import Spec, make_agent, read_agent
 from turnkeeper.place import Held, Place
 from turnkeeper.ports import Agent, EventStore, Observer
+from turnkeeper.runtime.bound import Bound
 from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.policies import of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
+from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -44,9 +48,6 @@ TIDY_S = 15.0
 """How often idle processes and sessions are looked for."""
 
 ELSEWHERE = "name a folder of your own (data, or XDG_DATA_HOME in the environment)"
-
-OURS = ("warm_s", "approvals")
-"""What an agent's table says to us and not to its driver."""
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -296,9 +297,8 @@ def check_agents(given: object) -> dict[str, Agent | Spec]:
             told = "give an instance of a driver (turnkeeper.ports.Agent), or a table of settings"
             raise InvalidValue(f"agents.{name}", agent, told)
         if isinstance(agent, Mapping):
-            read_agent(name, _of_driver(agent))
-            check_rules(agent.get("approvals", {}), f"agents.{name}.approvals")
-            _seconds(f"agents.{name}.warm_s", agent.get("warm_s", 0.0))
+            read_agent(name, of_driver(agent))
+            policy_of(name, agent, Limits())
         agents[name] = agent
     return agents
 
@@ -309,9 +309,10 @@ def in_memory(
     """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
     that are programs are in custody under `data`."""
     store, custody = MemoryStore(), Custody(data)
-    made, policies = wire_agents(agents, limits, custody)
+    way = Way()
+    made, policies = wire_agents(agents, limits, custody, Given(children=way))
     ports = Ports(store, SystemClock(), RandomIds(), made, policies)
-    return System(Dispatcher(ports), store, made, custody)
+    return System(way.lead_to(Dispatcher(ports)), store, made, custody)
 
 
 @dataclass(frozen=True)
@@ -325,6 +326,8 @@ class Durable:
     observer: Observer | None = None
     database: Path | None = None
     """Where the logs are, if not in the data directory."""
+    serves: bool = False
+    """Agents can reach it over the network: those that may start runs are told how."""
 
 
 USUAL = Durable()
@@ -339,7 +342,9 @@ async def durable(
     held = place.hold(shared=how.shared, what=how.what)
     try:
         custody = Custody(place.path)
-        made, policies = wire_agents(agents, limits, custody)
+        way = Way()
+        to_give = Given(_offer(place) if how.serves else None, way)
+        made, policies = wire_agents(agents, limits, custody, to_give)
         store = await SqliteStore.open(how.database or place.database)
     except BaseException:
         held.release()
@@ -353,11 +358,20 @@ async def durable(
                 own[session] = place.hold_session(session)
 
         ports = replace(ports, take=take)
-    return System(Dispatcher(ports), store, made, custody, how.leaving, held, how.shared, own)
+    dispatcher = way.lead_to(Dispatcher(ports))
+    return System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
+
+
+def _offer(place: Place) -> Offer:
+    """The MCP server of an agent's process: a program that finds whichever server holds the place.
+    -P: nothing in the agent's folder may stand in for a module of ours."""
+    bound = Bound(place.make_secret())
+    command = (sys.executable, "-P", "-m", "turnkeeper", "mcp", "--bound", "--data")
+    return Offer((*command, str(place.path)), bound.token)
 
 
 def wire_agents(
-    agents: Mapping[str, Agent | Spec], limits: Patch, custody: Custody
+    agents: Mapping[str, Agent | Spec], limits: Patch, custody: Custody, to_give: Given = NOTHING
 ) -> tuple[dict[str, Agent], dict[str, Policy]]:
     """Every agent by name, and what the operator lays down for it."""
     base = overlay(Limits(), check_patch(limits), operator=True)
@@ -366,11 +380,8 @@ def wire_agents(
     for name, given in agents.items():
         policy = Policy(limits=base)
         if isinstance(given, Mapping):
-            warm_s = _seconds(f"agents.{name}.warm_s", given.get("warm_s", policy.warm_s))
-            rules = check_rules(given.get("approvals", {}), f"agents.{name}.approvals")
-            made[name], own = make_agent(name, _of_driver(given), custody)
-            limited = overlay(base, own, operator=True)
-            policy = Policy(limits=limited, warm_s=warm_s, rules=rules)
+            made[name], own = make_agent(name, of_driver(given), custody, to_give)
+            policy = policy_of(name, given, overlay(base, own, operator=True))
         else:
             made[name] = given
         policies[name] = policy
@@ -380,18 +391,7 @@ def wire_agents(
 def check_spec(name: str, spec: Spec) -> InvalidValue | None:
     """What its driver has against an agent's table. Nothing is made or started."""
     try:
-        read_agent(name, _of_driver(spec))
+        read_agent(name, of_driver(spec))
     except InvalidValue as wrong:
         return wrong
     return None
-
-
-def _of_driver(spec: Spec) -> Spec:
-    """What the driver has to know of its table."""
-    return {key: value for key, value in spec.items() if key not in OURS}
-
-
-def _seconds(field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_S:
-        raise InvalidValue(field, value, f"give 0 (for ever) to {LONGEST_S:.0f} seconds")
-    return float(value)

@@ -14,7 +14,7 @@ import msgspec
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.core.effects import Intent
-from turnkeeper.core.events import Event, encode
+from turnkeeper.core.events import Event, WhenBusy, encode
 from turnkeeper.core.limits import Limits, Moment
 from turnkeeper.core.records import (
     ApprovalPage,
@@ -113,6 +113,43 @@ class Agent(Protocol):
     def reattach(self, opening: Opening, pos: int, sink: Sink) -> Link:
         """The process of that name, its stream read from `pos`. It reports `Ready` if it is, and
         whatever it finds; `Gone` if nothing is left."""
+
+
+class ChildWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run asks for another below it, in `session` or in a new one with `agent`. `ref` names the
+    asking: the same `ref` of the same run is the same child, however often it is asked for."""
+
+    run: str
+    ref: str
+    text: str
+    session: str | None = None
+    agent: str | None = None
+    cwd: str = ""
+    limits: dict[str, float] = {}
+    when_busy: WhenBusy = "queue"
+
+
+class ChildTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it: the child's name; then how it ended and what it said; or why not."""
+
+    ref: str
+    child: str = ""
+    session: str = ""
+    outcome: str | None = None
+    reason: str = ""
+    detail: str = ""
+    text: str = ""
+    refused: str | None = None
+
+
+class ChildPort(Protocol):
+    """The way from an agent to runs below its own."""
+
+    def start(self, wanted: ChildWanted, told: Callable[[ChildTold], None]) -> None:
+        """Start it; `told` is called with its name or a refusal, and again at its true end."""
+
+    def stop(self, run: str, child: str) -> None:
+        """Stop that child of the run. Returns at once; its end is told as any other."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):

@@ -146,7 +146,7 @@ class _Serving:
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
         stack.push_async_callback(system.close)
-        server = await self._listen(system, metrics, {**more, token: "admin"})
+        server = await self._listen(system, metrics, {**more, token: "admin"}, place.make_secret())
         served = _Served(system, server, notifier, place)
         stack.push_async_callback(server.stop, STOP_S)
         pushes = self._pushes(server.gate, place, stack)
@@ -177,12 +177,12 @@ class _Serving:
         config, plan = self._config, self._plan
         how = Durable(
             leaving=plan.leaving, what="turnkeeper serve", observer=observer,
-            database=config.store.database,
+            database=config.store.database, serves=True,
         )  # fmt: skip
         return await durable(plan.agents, config.limits, place, how)
 
     async def _listen(
-        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
+        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope], secret: bytes
     ) -> Server:
         server, plan = self._config.server, self._plan
         gate = Gate(
@@ -190,6 +190,7 @@ class _Serving:
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
             trouble=lambda: getattr(system.store, "trouble", None),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
+            secret=secret,
         )  # fmt: skip
         listening = Server(gate, server.host, server.port)
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from turnkeeper.core.commands import Abilities
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.offer import Offer
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.program import ProgramAgent, ProgramOptions
 from turnkeeper.ports import Opening
@@ -34,13 +35,18 @@ class AcpAgent(ProgramAgent):
     advice = ADVICE
 
     def __init__(
-        self, custodian: Custodian, options: AcpOptions, *, sample_s: float = SAMPLE_S
+        self,
+        custodian: Custodian,
+        options: AcpOptions,
+        *,
+        sample_s: float = SAMPLE_S,
+        offer: Offer | None = None,
     ) -> None:
         if not options.command:
             told = 'give the program that speaks ACP, as in command = ["gemini", "--acp"]'
             raise InvalidValue("command", options.command, told)
         self._options = options
-        super().__init__(custodian, options, sample_s=sample_s)
+        super().__init__(custodian, options, sample_s=sample_s, offer=offer)
 
     @property
     def abilities(self) -> Abilities:
@@ -52,4 +58,6 @@ class AcpAgent(ProgramAgent):
 
     def codec(self, opening: Opening) -> AcpCodec:
         servers = list(self._options.mcp_servers)
+        if self._offer is not None:
+            servers.append(self._offer.for_acp(opening.process))
         return AcpCodec(conversation=opening.conversation, mcp_servers=servers)

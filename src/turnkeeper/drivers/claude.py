@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.offer import Offer
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.program import ProgramAgent, ProgramOptions
 from turnkeeper.ports import Opening
@@ -45,9 +46,10 @@ class ClaudeAgent(ProgramAgent):
         options: ClaudeOptions | None = None,
         *,
         sample_s: float = SAMPLE_S,
+        offer: Offer | None = None,
     ) -> None:
         self._options = options or ClaudeOptions()
-        super().__init__(custodian, self._options, sample_s=sample_s)
+        super().__init__(custodian, self._options, sample_s=sample_s, offer=offer)
 
     @property
     def abilities(self) -> Abilities:
@@ -60,6 +62,8 @@ class ClaudeAgent(ProgramAgent):
             argv += ["--model", options.model]
         if options.permission_mode:
             argv += ["--permission-mode", options.permission_mode]
+        if self._offer is not None:
+            argv += self._offer.for_claude()
         if opening.conversation:
             argv += ["--resume", opening.conversation]
         return (*argv, *options.args)

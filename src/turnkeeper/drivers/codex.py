@@ -10,6 +10,7 @@ from typing import Any
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers.offer import Offer
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.program import ProgramAgent, ProgramOptions
 from turnkeeper.ports import Opening
@@ -41,9 +42,10 @@ class CodexAgent(ProgramAgent):
         options: CodexOptions | None = None,
         *,
         sample_s: float = SAMPLE_S,
+        offer: Offer | None = None,
     ) -> None:
         self._options = options or CodexOptions()
-        super().__init__(custodian, self._options, sample_s=sample_s)
+        super().__init__(custodian, self._options, sample_s=sample_s, offer=offer)
 
     @property
     def abilities(self) -> Abilities:
@@ -51,7 +53,8 @@ class CodexAgent(ProgramAgent):
 
     def argv(self, opening: Opening) -> tuple[str, ...]:
         options = self._options
-        return (*(options.command or COMMAND), "app-server", *options.args)
+        offered = self._offer.for_codex() if self._offer is not None else ()
+        return (*(options.command or COMMAND), *offered, "app-server", *options.args)
 
     def codec(self, opening: Opening) -> CodexCodec:
         return CodexCodec(conversation=opening.conversation, options=self._thread())

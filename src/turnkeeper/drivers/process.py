@@ -189,10 +189,14 @@ class ProcessLink:
         self._fed += len(data)
         heard = self._codec.feed(data)
         self._send(self._codec.owed())
+        self._beside()
         if self._rereading:
             self._remember(heard)
         else:
             self._tell(heard)
+
+    def _beside(self) -> None:
+        """For a protocol in which more is asked than a run's own signals can say."""
 
     def _remember(self, heard: Sequence[Heard]) -> None:
         """While the known part is read again, only that the agent is ready is worth a word, and
@@ -271,8 +275,13 @@ class ProcessAgent(ABC):
     def codec(self, opening: Opening) -> Codec:
         """A new translator for this opening's process."""
 
+    def link(self, opening: Opening, sink: Sink, pos: int = 0) -> ProcessLink:
+        """The hold on a process, which is not there yet."""
+        codec = self.codec(opening)
+        return ProcessLink(opening, sink, codec, pos=pos, sample_s=self._sample_s)
+
     def open(self, opening: Opening, sink: Sink) -> ProcessLink:
-        link = ProcessLink(opening, sink, self.codec(opening), sample_s=self._sample_s)
+        link = self.link(opening, sink)
         command = self.command(opening)
         program = Program(
             argv=command.argv,
@@ -286,7 +295,7 @@ class ProcessAgent(ABC):
         return link
 
     def reattach(self, opening: Opening, pos: int, sink: Sink) -> ProcessLink:
-        link = ProcessLink(opening, sink, self.codec(opening), pos=pos, sample_s=self._sample_s)
+        link = self.link(opening, sink, pos)
         hold = self._custodian.attach(opening.process, opening.turn_pos, link)
         link.take_up(hold, opening)
         return link

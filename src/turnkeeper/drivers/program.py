@@ -17,6 +17,7 @@ from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.program import Caps, check_words
 from turnkeeper.drivers.advice import advised
+from turnkeeper.drivers.offer import Offer
 from turnkeeper.drivers.process import SAMPLE_S, Command, ProcessAgent, ProcessLink
 from turnkeeper.ports import Opening, Sink
 
@@ -54,10 +55,16 @@ class ProgramAgent(ProcessAgent):
     advice: ClassVar[str] = ""
 
     def __init__(
-        self, custodian: Custodian, options: ProgramOptions, *, sample_s: float = SAMPLE_S
+        self,
+        custodian: Custodian,
+        options: ProgramOptions,
+        *,
+        sample_s: float = SAMPLE_S,
+        offer: Offer | None = None,
     ) -> None:
         super().__init__(custodian, sample_s=sample_s)
         self._program = options
+        self._offer = offer
 
     @abstractmethod
     def argv(self, opening: Opening) -> tuple[str, ...]:
@@ -67,6 +74,8 @@ class ProgramAgent(ProcessAgent):
         names = (*self.handed_on, *self._program.variables)
         own = {name: os.environ[name] for name in names if name in os.environ}
         env = {**own, **self._program.env}
+        if self._offer is not None:
+            env |= self._offer.environment(opening.process)
         return Command(argv=self.argv(opening), env=env, caps=self._program.caps)
 
     def open(self, opening: Opening, sink: Sink) -> ProcessLink:

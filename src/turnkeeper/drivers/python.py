@@ -22,12 +22,14 @@ from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.program import check_words
 from turnkeeper.drivers.process import SAMPLE_S, Command, ProcessAgent, ProcessLink
-from turnkeeper.ports import Opening, Sink
-from turnkeeper.wire.worker import WorkerCodec
+from turnkeeper.ports import ChildPort, ChildTold, ChildWanted, Opening, Sink
+from turnkeeper.wire.worker import ChildLine, StopChild, WorkerCodec
 from turnkeeper.worker.load import CannotLoad, is_file, split
 from turnkeeper.worker.mark import check, mark_of
 
 Target = str | Callable[..., Any]
+
+NOT_GIVEN = "this agent may not start runs; its table in the configuration needs mcp = true"
 
 
 class PythonOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,44 @@ class Place(msgspec.Struct, frozen=True):
     steer: bool = False
 
 
+class WorkerLink(ProcessLink):
+    """The hold on a worker, whose function may start runs below its own."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        sink: Sink,
+        children: ChildPort | None,
+        *,
+        pos: int = 0,
+        sample_s: float = SAMPLE_S,
+    ) -> None:
+        self._worker = WorkerCodec(opening.session)
+        self._children = children
+        super().__init__(opening, sink, self._worker, pos=pos, sample_s=sample_s)
+
+    def _beside(self) -> None:
+        for asked in self._worker.about_children():
+            run, what, children = asked.run, asked.what, self._children
+            if isinstance(what, StopChild):
+                if children is not None:
+                    children.stop(run, what.child)
+                continue
+            if children is None:
+                self._tell_child(run, ChildTold(ref=what.ref, refused=NOT_GIVEN))
+                continue
+            wanted = ChildWanted(
+                run=run, ref=what.ref, text=what.text, session=what.session, agent=what.agent,
+                cwd=what.cwd, limits=what.limits, when_busy=what.when_busy,
+            )  # fmt: skip
+            children.start(wanted, functools.partial(self._tell_child, run))
+
+    def _tell_child(self, run: str, told: ChildTold) -> None:
+        if self._sink is not None:
+            line = ChildLine(run=run, **msgspec.structs.asdict(told))
+            self._send([self._worker.child(line)])
+
+
 class PythonAgent(ProcessAgent):
     """A driver for one function. The target is `MODULE:FUNCTION`, `FILE.py:FUNCTION`, or the
     function itself."""
@@ -70,8 +110,10 @@ class PythonAgent(ProcessAgent):
         options: PythonOptions | None = None,
         *,
         sample_s: float = SAMPLE_S,
+        children: ChildPort | None = None,
     ) -> None:
         super().__init__(custodian, sample_s=sample_s)
+        self._children = children
         self._options = options or PythonOptions()
         self._place = locate(target, self._options)
 
@@ -92,6 +134,9 @@ class PythonAgent(ProcessAgent):
 
     def codec(self, opening: Opening) -> WorkerCodec:
         return WorkerCodec(opening.session)
+
+    def link(self, opening: Opening, sink: Sink, pos: int = 0) -> ProcessLink:
+        return WorkerLink(opening, sink, self._children, pos=pos, sample_s=self._sample_s)
 
     def open(self, opening: Opening, sink: Sink) -> ProcessLink:
         cwd = opening.cwd or os.path.expanduser(self._options.cwd)

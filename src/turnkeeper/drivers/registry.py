@@ -24,6 +24,7 @@ from turnkeeper.drivers.chat_apis import ChatOptions
 from turnkeeper.drivers.claude import ClaudeAgent, ClaudeOptions
 from turnkeeper.drivers.codex import CodexAgent, CodexOptions
 from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.drivers.offer import NOTHING, Given
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.python import PythonAgent, PythonOptions, locate
 from turnkeeper.ports import Agent
@@ -31,7 +32,7 @@ from turnkeeper.ports import Agent
 Spec = Mapping[str, Any]
 Keeping = Callable[[], Custodian]
 """Gives the custodian; asked only for an agent that has processes."""
-Make = Callable[[Keeping], Agent]
+Make = Callable[[Keeping, Given], Agent]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -45,6 +46,7 @@ class _Table(msgspec.Struct, frozen=True):
     name: str
     rest: dict[str, Any]
     sample_s: float
+    mcp: bool = False
 
     @property
     def where(self) -> str:
@@ -78,12 +80,16 @@ def _named_in(told: str) -> str:
 
 def _claude(table: _Table) -> Make:
     options = table.read(ClaudeOptions)
-    return lambda keeping: ClaudeAgent(keeping(), options, sample_s=table.sample_s)
+    return lambda keeping, given: ClaudeAgent(
+        keeping(), options, sample_s=table.sample_s, offer=given.offer if table.mcp else None
+    )
 
 
 def _codex(table: _Table) -> Make:
     options = table.read(CodexOptions)
-    return lambda keeping: CodexAgent(keeping(), options, sample_s=table.sample_s)
+    return lambda keeping, given: CodexAgent(
+        keeping(), options, sample_s=table.sample_s, offer=given.offer if table.mcp else None
+    )
 
 
 def _acp(table: _Table) -> Make:
@@ -91,7 +97,9 @@ def _acp(table: _Table) -> Make:
     if not options.command:
         told = 'give the program that speaks ACP, as in command = ["gemini", "--acp"]'
         raise InvalidValue(f"{table.where}.command", options.command, told)
-    return lambda keeping: AcpAgent(keeping(), options, sample_s=table.sample_s)
+    return lambda keeping, given: AcpAgent(
+        keeping(), options, sample_s=table.sample_s, offer=given.offer if table.mcp else None
+    )
 
 
 def _python(table: _Table) -> Make:
@@ -105,23 +113,26 @@ def _python(table: _Table) -> Make:
         locate(target, options)
     except InvalidValue as wrong:
         raise wrong.under(table.where) from None
-    return lambda keeping: PythonAgent(keeping(), target, options, sample_s=table.sample_s)
+    return lambda keeping, given: PythonAgent(
+        keeping(), target, options, sample_s=table.sample_s,
+        children=given.children if table.mcp else None,
+    )  # fmt: skip
 
 
 def _chat(table: _Table) -> Make:
     options = table.read(ChatOptions)
-    return lambda keeping: ChatAgent(options, keeping(), sample_s=table.sample_s)
+    return lambda keeping, _: ChatAgent(options, keeping(), sample_s=table.sample_s)
 
 
 def _a2a(table: _Table) -> Make:
     options = table.read(A2AOptions)
-    return lambda _: A2AAgent(options)
+    return lambda _, __: A2AAgent(options)
 
 
 def _demo(table: _Table) -> Make:
     for key, value in table.rest.items():
         raise InvalidValue(f"{table.where}.{key}", value, "the demo agent has no settings")
-    return lambda _: DemoAgent()
+    return lambda _, __: DemoAgent()
 
 
 DRIVERS: dict[str, Callable[[_Table], Make]] = {
@@ -133,6 +144,10 @@ DRIVERS: dict[str, Callable[[_Table], Make]] = {
     "python": _python,
     "demo": _demo,
 }
+
+
+TAKE_MCP = ("claude", "codex", "acp", "python")
+"""Drivers whose agents can be given the means to start runs."""
 
 
 def read_agent(name: str, spec: object) -> tuple[Make, Patch]:
@@ -157,10 +172,19 @@ def read_agent(name: str, spec: object) -> tuple[Make, Patch]:
     read = DRIVERS.get(driver) if isinstance(driver, str) else None
     if read is None:
         raise InvalidValue(f"agents.{name}.driver", driver, f"give one of {', '.join(DRIVERS)}")
-    return read(_Table(name, rest, float(sample_s))), limits
+    mcp = rest.pop("mcp", False)
+    if not isinstance(mcp, bool):
+        raise InvalidValue(f"agents.{name}.mcp", mcp, "give true or false")
+    if mcp and driver not in TAKE_MCP:
+        told = f"an agent of the driver {driver} cannot be given it; {', '.join(TAKE_MCP)} can"
+        raise InvalidValue(f"agents.{name}.mcp", mcp, told)
+    return read(_Table(name, rest, float(sample_s), mcp)), limits
 
 
-def make_agent(name: str, spec: object, keeping: Keeping) -> tuple[Agent, Patch]:
-    """The agent that a table describes, and the limits that the table gives it."""
+def make_agent(
+    name: str, spec: object, keeping: Keeping, given: Given = NOTHING
+) -> tuple[Agent, Patch]:
+    """The agent that a table describes, and the limits that the table gives it. `given` is for one
+    that may start runs (`mcp`)."""
     make, limits = read_agent(name, spec)
-    return make(keeping), limits
+    return make(keeping, given), limits

@@ -22,6 +22,7 @@ from turnkeeper.core.errors import (
     TurnkeeperError,
 )
 from turnkeeper.ports import Agent
+from turnkeeper.runtime.bound import Bound
 from turnkeeper.runtime.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ def _no_trouble() -> str | None:
     return None
 
 
-def _no_process(token: str) -> str | None:
-    return None
-
-
 @dataclass
 class Gate:
     """The dispatcher, who may come in, and how much is let in at once."""
@@ -58,10 +55,8 @@ class Gate:
     """What drives each agent, for people to read."""
     tokens: Mapping[str, Scope] = field(default_factory=dict, repr=False)
     """Token -> scope. Without any, everyone who reaches this (loopback) address may do all."""
-    process_of: Callable[[str], str | None] = _no_process
-    """Token of an agent's process -> that process; none for any other token."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """What ids are signed with that a surface hands out and does not keep."""
+    """What ids are signed with that are handed out and not kept, agents' tokens among them."""
     hosts: Collection[str] = ()
     """Names that this server goes by, beside the loopback ones; `*` for any."""
     any_address: bool = False
@@ -103,6 +98,8 @@ class Gate:
         self.watchers = 0
         self.pushes: Pushes | None = None
         """Who is told of tasks over A2A; without it nobody is."""
+        self.process_of = Bound(self.secret).process
+        """Token of an agent's process -> that process; none for any other token."""
         self.kept: dict[str, Any] = {}
         """What surfaces keep while the server lives, by their names."""
         self._guests: set[Guest] = set()

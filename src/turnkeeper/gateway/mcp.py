@@ -9,7 +9,6 @@ neither ever ends a run.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from importlib.metadata import version as version_of_package
 from typing import Any, assert_never
 
@@ -29,8 +28,8 @@ from turnkeeper.gateway.asked import Gone, header
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.mcp_desk import Desk
+from turnkeeper.gateway.mcp_sending import Sending
 from turnkeeper.gateway.mcp_streams import Shelf, Stream, shelf_of
-from turnkeeper.gateway.sse import HEADERS as SSE_HEADERS
 from turnkeeper.gateway.sse import until_gone
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections import mcp
@@ -40,7 +39,6 @@ PATH = "/mcp"
 SESSION = b"mcp-session-id"
 ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 SSE = "text/event-stream"
-RETRY_MS = 1000
 RESUMABLE = "2025-11-25"
 """Since then a stream begins with an event that only says where it begins."""
 
@@ -181,7 +179,7 @@ async def mcp_get(call: Call) -> None:
             raise Refusal(NO_SUCH_PLACE, "that event is not known here, or no longer")
         found = known
     with call.gate.watcher():
-        await _Sending(call, *found).run()
+        await Sending(call, *found).run()
 
 
 async def mcp_delete(call: Call) -> Answer:
@@ -274,7 +272,7 @@ async def _stream(call: Call, wanted: mcp.Wanted, shelf: Shelf, session: str) ->
     if wanted.version >= RESUMABLE:
         stream.put(b"")
     _begin(call, wanted, stream, shelf, session)
-    await _Sending(call, stream, 0).run()
+    await Sending(call, stream, 0).run()
 
 
 async def _stream_modern(call: Call, wanted: mcp.Wanted) -> None:
@@ -282,7 +280,7 @@ async def _stream_modern(call: Call, wanted: mcp.Wanted) -> None:
     stream = Stream("")
     task = _begin(call, wanted, stream, shelf_of(call.gate), stream.name)
     try:
-        await _Sending(call, stream, 0, numbered=False).run()
+        await Sending(call, stream, 0, numbered=False).run()
     finally:
         task.cancel()
 
@@ -321,61 +319,6 @@ async def _produce(call: Call, wanted: mcp.Wanted, stream: Stream) -> None:
             stream.put(_encode(task.result()), last=True)
     finally:
         task.cancel()
-
-
-class _Sending:
-    """A stream as one connection gets it, from an event on."""
-
-    def __init__(self, call: Call, stream: Stream, have: int, *, numbered: bool = True) -> None:
-        self._call = call
-        self._stream = stream
-        self._have = have
-        self._numbered = numbered
-        self._ended = asyncio.Event()
-
-    def end(self) -> None:
-        self._ended.set()
-
-    async def run(self) -> None:
-        call, stream = self._call, self._stream
-        start = {"type": "http.response.start", "status": 200, "headers": list(SSE_HEADERS)}
-        await call.send(start)
-        left = asyncio.ensure_future(until_gone(call.receive))
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            with call.gate.guest(self):
-                while not left.done() and not ended.done():
-                    await self._send_rest()
-                    if stream.done and self._have >= len(stream.events):
-                        break
-                    more = asyncio.ensure_future(stream.wait_more(self._have))
-                    done, _ = await asyncio.wait(
-                        {more, left, ended}, timeout=call.gate.keep_alive_s,
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )  # fmt: skip
-                    more.cancel()
-                    if not done:
-                        await self._part(b": still here\n\n")
-        finally:
-            is_gone = left.done()
-            for task in (left, ended):
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({left, ended})
-        if not is_gone:
-            await call.send({"type": "http.response.body", "body": b""})
-
-    async def _send_rest(self) -> None:
-        for id, data in self._stream.after(self._have):
-            self._have += 1
-            head = f"id: {id}\n".encode() if self._numbered else b""
-            if data:
-                await self._part(b"event: message\n" + head + b"data: " + data + b"\n\n")
-            else:
-                await self._part(head + b"retry: %d\ndata: \n\n" % RETRY_MS)
-
-    async def _part(self, body: bytes) -> None:
-        await self._call.send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 FORM = Form(RpcRefusal, render)

@@ -97,15 +97,11 @@ class Desk:
         return await (self._waited(run, call.wait_s) if call.wait_s else self._run(run))
 
     async def _start_below(self, call: t.StartRun, own: str) -> str:
-        dispatcher = self._gate.dispatcher
-        cwd = call.cwd
         if call.session is not None:
             await self._children.check_session_of(call.session, own)
-        elif not cwd:
-            cwd = (await dispatcher.session((await dispatcher.run(own)).session)).cwd
         wanted = Wanted(
-            text=call.text, session=call.session, agent=call.agent, title=call.title, cwd=cwd,
-            options=_options(call),
+            text=call.text, session=call.session, agent=call.agent, title=call.title,
+            cwd=call.cwd, options=_options(call),
         )  # fmt: skip
         return (await self._children.start(own, wanted)).accepted.run
 

@@ -178,6 +178,7 @@ def agreed(params: Mapping[str, Any]) -> str:
 def settle(request: Request, version: str, server: Json) -> Json | Wanted:
     """The answer, or what has to be done for it. `server` is how we are called."""
     params, modern = request.params, version in MODERN
+    told: Json
     match request.method:
         case "initialize" if not modern:
             told = {"protocolVersion": version, "capabilities": CAPABILITIES,

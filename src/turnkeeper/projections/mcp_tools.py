@@ -183,7 +183,7 @@ TOOLS: list[dict[str, Any]] = [_tool(*one) for one in _TOOLS]
 def read_call(name: str, arguments: Any) -> ToolCall:
     """The call in its shape; `msgspec.ValidationError`, naming the argument, if it is not."""
     given = {**arguments, "tool": name} if isinstance(arguments, dict) else arguments
-    return msgspec.convert(given, ToolCall)  # type: ignore[no-any-return,call-overload]
+    return msgspec.convert(given, ToolCall)  # type: ignore[no-any-return]
 
 
 # What is told ----------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Children:
             session, make = wanted.session or "", None
             await self._check_ancestors(above, session)
         else:
-            session, make = self._new_session(above, wanted.agent, wanted)
+            session, make = await self._new_session(above, wanted.agent, wanted)
         accepted = await dispatcher.start_child(
             parent, session, wanted.text, make=make, **wanted.options
         )
@@ -106,6 +106,11 @@ class Children:
             if again is None:
                 return Result(child, run, outcome, await self.answer_of(run))
             run = again
+
+    async def stop(self, child: str, ancestor: str) -> None:
+        """Stop a run that is below another."""
+        await self.check_below(child, ancestor)
+        await self._dispatcher.stop(child, ancestor)
 
     # Who is below whom -----------------------------------------------------------------------
 
@@ -173,10 +178,14 @@ class Children:
                 raise TurnkeeperError(CHILD_REFUSED, told)
             seen = await self._dispatcher.run(seen.parent) if seen.parent is not None else None
 
-    def _new_session(self, above: r.RunRecord, agent: str, wanted: Wanted) -> tuple[str, c.Create]:
+    async def _new_session(
+        self, above: r.RunRecord, agent: str, wanted: Wanted
+    ) -> tuple[str, c.Create]:
+        """It works where its parent works, if nothing else is said."""
         self._dispatcher.check_agent(agent)
         labels = {OWNER: above.session}
-        make = c.Create(agent=agent, title=wanted.title, cwd=wanted.cwd, labels=labels)
+        cwd = wanted.cwd or (await self._dispatcher.session(above.session)).cwd
+        make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels)
         key = wanted.options.get("key")
         if key is None:
             return self._dispatcher.new_id("s"), make

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import msgspec
 
@@ -30,11 +30,34 @@ Speakable = (
 """What a worker may say: of its own turns, nothing of its custody."""
 
 
+class StartChild(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A run asks for another below it: no news of the run itself."""
+
+    ref: str
+    text: str
+    agent: str | None = None
+    session: str | None = None
+    cwd: str = ""
+    when_busy: Literal["queue", "steer", "interrupt"] = "queue"
+    limits: dict[str, float] = {}
+
+
+class StopChild(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    child: str
+
+
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line out of the worker. Without a run it is about the one that the process is for."""
 
-    signal: Speakable
+    signal: Speakable | StartChild | StopChild
     run: str = ""
+
+
+class AboutChild(msgspec.Struct, frozen=True, gc=False):
+    """What a run wants of its children."""
+
+    run: str
+    what: StartChild | StopChild
 
 
 class Begin(msgspec.Struct, frozen=True, tag_field="do", tag="begin"):
@@ -62,6 +85,20 @@ class AnswerLine(msgspec.Struct, frozen=True, tag_field="do", tag="answer"):
     note: str
 
 
+class ChildLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag="child"):
+    """A child's name, or why there is none; later how it ended, and what it said."""
+
+    run: str
+    ref: str
+    child: str = ""
+    session: str = ""
+    outcome: str | None = None
+    reason: str = ""
+    detail: str = ""
+    text: str = ""
+    refused: str | None = None
+
+
 class InterruptLine(msgspec.Struct, frozen=True, tag_field="do", tag="interrupt"):
     run: str
 
@@ -81,6 +118,7 @@ class WorkerCodec:
         self._lines = Lines(LINE_BYTES)
         self._noise = Noise()
         self._broken = False
+        self._about_children: list[AboutChild] = []
 
     def open(self, run: str, conversation: str | None, cwd: str) -> list[Frame]:
         return self.begin(run, 0)
@@ -103,9 +141,13 @@ class WorkerCodec:
                 line = self._read(item)
                 self._broken = isinstance(line.signal, s.Broken)
                 run, end = line.run or self._run, self._lines.consumed
-                if heard and heard[-1][:2] == (run, HEARTBEAT) == (run, line.signal):
+                signal = line.signal
+                if isinstance(signal, StartChild | StopChild):
+                    self._about_children.append(AboutChild(run, signal))
+                    signal = HEARTBEAT
+                if heard and heard[-1][:2] == (run, HEARTBEAT) == (run, signal):
                     heard.pop()  # signs of life that follow each other are one
-                heard.append((run, line.signal, end))
+                heard.append((run, signal, end))
             start = stop
         return [_joined(list(group)) for _, group in groupby(heard, key=itemgetter(0))]
 
@@ -115,6 +157,17 @@ class WorkerCodec:
 
     def owed(self) -> list[Frame]:
         return []
+
+    def about_children(self) -> list[AboutChild]:
+        """What was asked about children since this was last asked. What is read again is asked
+        again, by the same names."""
+        asked, self._about_children = self._about_children, []
+        return asked
+
+    def child(self, told: ChildLine) -> Frame:
+        """What a run is told of its child: the start and the end of each, once."""
+        what = "child" if told.outcome is None else "child-end"
+        return Frame(f"{what}.{told.run}.{told.ref}", _line(told))
 
     def _read(self, item: Item) -> Line:
         """What a line says. Whatever begins with no brace was printed by something that ran before

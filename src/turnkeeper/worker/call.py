@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 
 class Stopped(BaseException):
@@ -30,6 +31,8 @@ class Call:
         self.bell: Callable[[], None] = _silent
         self._steered: deque[str] = deque()
         self._answers: dict[str, bool | None] = {}
+        self._children: dict[str, dict[str, Any]] = {}
+        self._ends: dict[str, dict[str, Any]] = {}
         self._numbers = 0
 
     # For the reading thread ---------------------------------------------------------------------
@@ -56,6 +59,13 @@ class Call:
                 self._answers[ref] = allow
                 self._tell()
 
+    def child(self, ref: str, told: dict[str, Any]) -> None:
+        """A child was started or refused; or it has ended, which is told once."""
+        with self.news:
+            ended = told.get("outcome") is not None
+            (self._ends if ended else self._children).setdefault(ref, told)
+            self._tell()
+
     def _tell(self) -> None:
         self.news.notify_all()
         self.bell()
@@ -80,6 +90,14 @@ class Call:
     def answer_to(self, ref: str) -> bool | None:
         with self.news:
             return self._answers.get(ref)
+
+    def child_of(self, ref: str) -> dict[str, Any] | None:
+        with self.news:
+            return self._children.get(ref)
+
+    def end_of_child(self, ref: str) -> dict[str, Any] | None:
+        with self.news:
+            return self._ends.get(ref)
 
     def next_steered(self) -> str | None:
         with self.news:

@@ -131,7 +131,9 @@ class Inlet:
                 call.answer(str(frame["ref"]), frame["allow"] is True)
             case "interrupt" if call is not None:
                 call.stop()
-            case "steer" | "answer" | "interrupt":
+            case "child" if call is not None:
+                call.child(str(frame["ref"]), frame)
+            case "steer" | "answer" | "interrupt" | "child":
                 pass
             case unknown:
                 raise ValueError(unknown)

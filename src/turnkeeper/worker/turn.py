@@ -8,11 +8,20 @@ after the turn is over, nothing can be said in its name.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
 from turnkeeper.worker.call import Call, Stopped
+from turnkeeper.worker.child import (
+    PROGRESS_S,
+    Asking,
+    Child,
+    ChildResult,
+    result,
+    started,
+)
 from turnkeeper.worker.fault import headline
 from turnkeeper.worker.stdio import Outlet, pieces, plain, shortened
 
@@ -109,6 +118,14 @@ class BaseTurn:
         """A tool at work: `with turn.tool("search", {"q": q}) as tool`, or `async with`."""
         return Tool(self, name, input)
 
+    def stop_child(self, child: Child) -> Said:
+        """Stop it, and all that it has started. `wait_child` tells its end."""
+        self._send("StopChild", child=child.run)
+        return _SAID
+
+    def _child_ref(self, key: str | None) -> str:
+        return self._name("c") if key is None else f"{self._call.run}.k.{key}"
+
     def _name(self, letter: str) -> str:
         return f"{self._call.run}.{letter}{self._call.number()}"
 
@@ -149,6 +166,34 @@ class Turn(BaseTurn):
         finally:
             if self._call.drop_question(ref) is None and not self._call.over:
                 self._send("Withdrawn", ref=ref)
+
+    async def start(self, text: str, **how: Any) -> Child:
+        """Give another agent something to do: a run below this one, which ends no later and is
+        stopped with it. `agent` for a new session, or `session`; `key`, `cwd`, `when_busy` and
+        `limits` if need be. `ChildRefused` says why not."""
+        asking = Asking(text, **how)
+        ref = self._child_ref(asking.key)
+        self._send("StartChild", **asking.fields(ref))
+        return started(ref, await self._wait_for(lambda: self._call.child_of(ref)))
+
+    async def wait_child(self, child: Child, timeout_s: float | None = None) -> ChildResult | None:
+        """What came of it; none if it is still running when the time is up."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_s is None else loop.time() + timeout_s
+        async with self.tool("wait_child", {"run": child.run}) as tool:
+            while True:
+                left_s = PROGRESS_S if until is None else min(PROGRESS_S, until - loop.time())
+                try:
+                    async with asyncio.timeout(max(0.0, left_s)):
+                        ended = await self._wait_for(lambda: self._call.end_of_child(child.ref))
+                except TimeoutError:
+                    if until is not None and loop.time() >= until:
+                        tool.output = "still running"
+                        return None
+                    tool.progress("still running")
+                    continue
+                tool.output = str(ended["outcome"])
+                return result(ended)
 
     async def _wait_for(self, look: Callable[[], T | None]) -> T:
         while (found := look()) is None:
@@ -203,6 +248,37 @@ class SyncTurn(BaseTurn):
         finally:
             if call.drop_question(ref) is None and not call.over:
                 self._send("Withdrawn", even_if_stopped=True, ref=ref)
+
+    def start(self, text: str, **how: Any) -> Child:
+        """As `Turn.start`: a run below this one."""
+        call, asking = self._call, Asking(text, **how)
+        ref = self._child_ref(asking.key)
+        self._send("StartChild", **asking.fields(ref))
+        with call.news:
+            call.news.wait_for(lambda: call.stopped or call.child_of(ref) is not None)
+        self._heed()
+        return started(ref, call.child_of(ref) or {})
+
+    def wait_child(self, child: Child, timeout_s: float | None = None) -> ChildResult | None:
+        """What came of it; none if it is still running when the time is up."""
+        call = self._call
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        with self.tool("wait_child", {"run": child.run}) as tool:
+            while (ended := call.end_of_child(child.ref)) is None:
+                left_s = PROGRESS_S if until is None else min(PROGRESS_S, until - time.monotonic())
+                with call.news:
+                    told = call.news.wait_for(
+                        lambda: call.stopped or call.end_of_child(child.ref) is not None,
+                        timeout=max(0.0, left_s),
+                    )
+                self._heed()
+                if not told and until is not None and time.monotonic() >= until:
+                    tool.output = "still running"
+                    return None
+                if not told:
+                    tool.progress("still running")
+            tool.output = str(ended["outcome"])
+            return result(ended)
 
     def sleep(self, seconds: float) -> None:
         """Like `time.sleep`, but a stop ends it."""
