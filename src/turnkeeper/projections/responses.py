@@ -146,11 +146,7 @@ class Story:
                 self.status = "in_progress"
                 self._put("response.in_progress")
             case e.ToolStartedFact():
-                self._hush("completed")
-                tool = ToolCall(self._base, len(self._items), self.agent, data)
-                self._items.append(tool)
-                self._tools[data.tool] = tool
-                tool.begin(self._tape)
+                self._begin(data)
             case e.ToolEndedFact():
                 ended = self._tools.pop(data.tool, None)
                 if ended is not None:
@@ -170,6 +166,15 @@ class Story:
         self._close("incomplete")
         self.run = run
         self.status = "queued"
+
+    def _begin(self, data: e.ToolStartedFact) -> None:
+        self._hush("completed")
+        of_that_name = self._tools.pop(data.tool, None)
+        if of_that_name is not None:
+            of_that_name.cut(self._tape)
+        tool = self._tools[data.tool] = ToolCall(self._base, len(self._items), self.agent, data)
+        self._items.append(tool)
+        tool.begin(self._tape)
 
     def _ask(self, data: e.ApprovalRequested) -> None:
         self._hush("completed")

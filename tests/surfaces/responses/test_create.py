@@ -132,9 +132,9 @@ def test_a_response_that_was_followed_cannot_be_followed_again_but_the_conversat
 def test_any_run_of_the_server_can_be_read_as_a_response() -> None:
     async def scene(home: House, client: AsyncOpenAI) -> None:
         await home.session("a")
-        for text in ("one", "two"):
-            run = await home.send("a", text)
-            await home.ended(run)
+        await home.ended(await home.send("a", "one"))
+        run = await home.send("a", "two")
+        await home.ended(run)
         told = await client.responses.retrieve(run.replace("r_", "resp_", 1))
         assert run_of(told) == run
         assert "“two”" in told.output_text

@@ -205,8 +205,12 @@ def test_a_server_that_goes_tells_whoever_waits_how_far_it_is() -> None:
     async def scene(home: House, client: AsyncOpenAI) -> None:
         begun = await client.responses.create(model="demo", input="x", background=True)
         await home.until_phase(run_of(begun), "working")
-        body = {"model": "demo", "input": "y", "conversation": begun.conversation.to_dict()}
-        waiting = asyncio.create_task(client.responses.create(**body))
+        assert begun.conversation is not None
+        waiting = asyncio.create_task(
+            client.responses.create(
+                model="demo", input="y", conversation={"id": begun.conversation.id}
+            )
+        )
         streaming = asyncio.create_task(_watch(client, begun.id))
         await until(lambda: home.gate.watchers == 2)
         await home.server.stop(2.0)
