@@ -1,0 +1,1 @@
+"""Runs that start runs: real servers, real worker processes, real kills."""

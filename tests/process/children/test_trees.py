@@ -1,0 +1,93 @@
+"""A tree of runs is stopped whole, survives its server, and each end in it is told once."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.process.children.scene import (
+    alive,
+    begin,
+    below,
+    children_house,
+    ended,
+    marks,
+    post,
+    runs,
+    text_of,
+    told,
+    until,
+)
+
+WIDTHS = [4, 4]
+CHILDREN = 20
+LEAVES = 16
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def plan(where: Path) -> str:
+    return json.dumps({"widths": WIDTHS, "where": str(where), "name": "0"})
+
+
+def test_stopping_the_root_of_a_tree_leaves_no_run_open_and_no_process_alive(
+    tmp_path: Path,
+) -> None:
+    where = tmp_path / "marks"
+    where.mkdir()
+    with children_house(tmp_path) as home:
+        load = [begin(home, "chatter", "go")[0] for _ in range(2)]
+        root, session = begin(home, "tree", plan(where))
+        until("every leaf waits", lambda: len(marks(where, "waits")) == LEAVES)
+        assert len(below(home, root)) == CHILDREN
+        assert len(alive(where)) >= CHILDREN + 1
+        assert post(home, f"/v1/runs/{root}/stop")[0] == 200
+        until("no process lives", lambda: not alive(where), 60)
+        found = below(home, root)
+        until("no run is open", lambda: all(run["outcome"] for run in below(home, root)), 60)
+        found = below(home, root)
+        assert len(found) == CHILDREN
+        assert {run["outcome"]["kind"] for run in found} == {"cancelled"}
+        assert {run["outcome"]["reason"] for run in found} == {"parent_ended"}
+        assert ended(home, root)["reason"] == "stopped"
+        sessions = {session, *(run["session"] for run in found)}
+        until("every end is told", lambda: sum(told(home, sessions)[1].values()) == CHILDREN)
+        started, over = told(home, sessions)
+        assert set(over.values()) == {1}
+        assert started == over
+        assert all(home.get(f"/v1/runs/{run}")["state"] == "running" for run in load)
+
+
+def test_every_childs_result_is_delivered_once_though_the_server_was_killed(
+    tmp_path: Path,
+) -> None:
+    where = tmp_path / "marks"
+    where.mkdir()
+    with children_house(tmp_path) as home:
+        root, session = begin(home, "tree", plan(where))
+        until("some leaves wait", lambda: len(marks(where, "waits")) >= 3)
+        home.process.send_signal(signal.SIGKILL)
+        home.process.wait(20)
+    with children_house(tmp_path) as home:
+        until("every leaf waits", lambda: len(marks(where, "waits")) == LEAVES)
+        home.process.send_signal(signal.SIGKILL)
+        home.process.wait(20)
+        (where / "go").touch()
+    with children_house(tmp_path) as home:
+        assert ended(home, root)["kind"] == "completed"
+        said = text_of(home, session, root)
+        leaves = [f"<0.{i}.{j}>" for i in range(4) for j in range(4)]
+        assert re.findall(r"<[^>]*>", said) == leaves
+        found = below(home, root)
+        assert len(found) == CHILDREN
+        sessions = {session, *(run["session"] for run in found)}
+        until("every end is told", lambda: sum(told(home, sessions)[1].values()) >= CHILDREN)
+        started, over = told(home, sessions)
+        assert started == over
+        assert set(over.values()) == {1}
+        assert not runs(home, state="unfinished")
+        assert len(marks(where, "waits")) == LEAVES
