@@ -38,7 +38,13 @@ from turnkeeper.gateway.responses_place import Spot, find, story_now
 from turnkeeper.gateway.responses_telling import stream, wait
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections.responses import Story, response_id
-from turnkeeper.projections.responses_asked import NewResponse, check, labels_of, limits_of
+from turnkeeper.projections.responses_asked import (
+    NewResponse,
+    check,
+    labels_of,
+    limits_of,
+    not_offered,
+)
 from turnkeeper.projections.responses_input import Answer as Decision
 from turnkeeper.projections.responses_input import Said, read
 
@@ -262,6 +268,10 @@ async def delete_response(call: Call) -> Answer:
     raise Refusal(NOT_DELETED, told, headers=[(b"allow", b"GET")])
 
 
+async def compact_response(call: Call) -> Answer:
+    raise not_offered("compact", "an agent keeps its own context, and compacts it by itself")
+
+
 class ItemsQuery(NoQuery, forbid_unknown_fields=True, kw_only=True):
     limit: int = 20
     order: str = "desc"
@@ -291,15 +301,20 @@ KEY = {
     )
 }
 STREAM = ("text/event-stream",)
+LEADS_TO = {"get_response": "id", "cancel_response": "id", "list_input_items": "id"}
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST", "/v1/responses", create_response, "Create a response (OpenAI)", "operate",
         {200: Told("application/json", "the response: over, in the background, or asking",
-                   or_else=STREAM)},
+                   leads_to=LEADS_TO, or_else=STREAM)},
         (UNKNOWN_AGENT, UNKNOWN_RESPONSE, UNKNOWN_SESSION, UNKNOWN_APPROVAL, FOLLOWED, SETTLED,
          KEY_CONFLICT, QUEUE_FULL, NOT_OFFERED),
         body=NewResponse, headers=KEY, stays=True, form=FORM,
+    ),
+    Endpoint(
+        "POST", "/v1/responses/compact", compact_response, "Refused: agents do that themselves",
+        "operate", {}, (NOT_OFFERED,), query=None, form=FORM,
     ),
     Endpoint(
         "GET", "/v1/responses/{id}", get_response, "A response, or the stream of it (OpenAI)",
