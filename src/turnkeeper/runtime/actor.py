@@ -17,7 +17,6 @@ from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core.errors import (
     INTERNAL,
-    UNKNOWN_RUN,
     Fenced,
     StoreDown,
     TurnkeeperError,
@@ -66,7 +65,8 @@ class SessionActor:
         self._paused = False
         self._down = False
         self._unrecorded: str | None = None
-        self._unsettled = False
+        self._unsettled = True
+        """What the machine knows is not all stored, or not yet."""
         self._rescues = 0
         self._closing = False
         self._storing: list[Event] = []
@@ -116,12 +116,7 @@ class SessionActor:
         """The outcome of a run that this session knows."""
         if self._closing:
             raise Closed(self._id)
-        state = self.machine.state
-        if not state.knows(run) and not self._unsettled:
-            raise TurnkeeperError(UNKNOWN_RUN, f"session {self._id} has no run {run}")
-        if run in state.ended and not self._unsettled:
-            return state.ended[run]
-        return await self._waiters.wait(run)
+        return await self._waiters.wait(run, None if self._unsettled else self.machine.state)
 
     @property
     def is_idle(self) -> bool:
@@ -182,6 +177,8 @@ class SessionActor:
     async def _work(self) -> None:
         try:
             await self._settle(self.machine.resume(self._around.clock.now()), [])
+            self._unsettled = False
+            self._waiters.settled(self.machine.state)
             while True:
                 if self._inbox.groups or self._inbox.asks:
                     await asyncio.sleep(0)
@@ -215,6 +212,7 @@ class SessionActor:
             self._rescues = 0
             await self._snapshots.consider(self.machine.state, self._epoch)
         self._unsettled = False
+        self._waiters.settled(self.machine.state)
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
             self._supervisor.resume()

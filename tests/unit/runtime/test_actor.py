@@ -14,6 +14,7 @@ from turnkeeper.core.errors import (
     INTERNAL,
     SHUTTING_DOWN,
     STORE_DOWN,
+    UNKNOWN_RUN,
     StoreDown,
     TurnkeeperError,
 )
@@ -85,6 +86,29 @@ def test_nobody_is_told_of_an_ending_before_it_is_stored() -> None:
         assert not late.done()
         rig.store.unblock()
         assert await early == await late
+
+    run(main())
+
+
+def test_an_ending_of_long_ago_is_told_while_something_else_is_being_stored() -> None:
+    async def main() -> None:
+        rig = Rig()
+        session = await rig.session()
+        first = await rig.dispatcher.send(session, "hello")
+        ended = await rig.dispatcher.wait(first.run)
+        rig.store.block()
+        sending = asyncio.ensure_future(rig.dispatcher.send(session, "and another"))
+        await settle()
+        asked = asyncio.ensure_future(rig.dispatcher.wait(first.run))
+        unknown = asyncio.ensure_future(rig.dispatcher.wait(f"{first.run}-9"))
+        await settle()
+        assert not asked.done()
+        rig.store.unblock()
+        await sending
+        assert await asyncio.wait_for(asked, 1.0) == ended
+        with pytest.raises(TurnkeeperError) as refused:
+            await asyncio.wait_for(unknown, 1.0)
+        assert refused.value.entry is UNKNOWN_RUN
 
     run(main())
 
