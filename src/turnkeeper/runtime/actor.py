@@ -69,6 +69,7 @@ class SessionActor:
         """What the machine knows is not all stored, or not yet."""
         self._rescues = 0
         self._closing = False
+        self._faults = journal.Faults()
         self._storing: list[Event] = []
         self._storing_since = 0.0
         self._guard: asyncio.TimerHandle | None = None
@@ -106,7 +107,7 @@ class SessionActor:
         if self._closing or self._task is None:
             raise Closed(self._id)
         if self._down:
-            raise StoreDown
+            raise StoreDown(self._faults.last)
         answer: asyncio.Future[c.Reply] = self._loop.create_future()
         self._inbox.asks.append(Ask(command, answer))
         self._ring()
@@ -117,6 +118,11 @@ class SessionActor:
         if self._closing:
             raise Closed(self._id)
         return await self._waiters.wait(run, None if self._unsettled else self.machine.state)
+
+    @property
+    def is_held(self) -> bool:
+        """Its store is down: it knows more than is stored, and takes no questions."""
+        return self._down
 
     @property
     def is_idle(self) -> bool:
@@ -287,7 +293,7 @@ class SessionActor:
         if self._guard is None:
             self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
         batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished, lines)
-        await journal.append(self._around.store, batch)
+        await journal.append(self._around.store, batch, self._faults)
         self._storing = []
         took_s = self._loop.time() - self._storing_since
         if self._around.observer is not None:
@@ -308,7 +314,8 @@ class SessionActor:
 
     def _give_up(self) -> None:
         """The store is down: no agent goes on unrecorded, no caller waits for ever."""
-        log.error("the store has failed for %s s; session %s is held", OUTAGE_S, self._id)
+        why = self._faults.last
+        log.error("nothing was stored for %s s; session %s is held: %s", OUTAGE_S, self._id, why)
         self._down = True
         run = self.machine.state.active
         begun_now = [x.run for x in self._storing if isinstance(x.data, RunStarted)]
@@ -316,7 +323,7 @@ class SessionActor:
         self._supervisor.kill_all()
         held, self._inbox.asks = self._inbox.asks, []
         for ask in (*self._answering, *held):
-            ask.settle(StoreDown("it has not answered for some time"))
+            ask.settle(StoreDown(why))
 
     def _recover(self, after_s: float) -> None:
         """It works again: the run that could not be recorded ends as what it was. One that was to

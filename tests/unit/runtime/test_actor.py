@@ -273,8 +273,32 @@ def test_in_an_outage_callers_are_refused_and_no_agent_goes_on_unrecorded() -> N
             await waiting
         assert refused.value.entry is STORE_DOWN
         assert rig.agent.link.calls[-1] == "kill"
-        with pytest.raises(StoreDown):
+        assert refused.value.what == "it is down"
+        with pytest.raises(StoreDown, match="it is down"):
             await rig.dispatcher.send(session, "a third")
+
+    run(main())
+
+
+def test_in_an_outage_what_the_log_has_of_a_run_is_told() -> None:
+    async def main() -> None:
+        rig = Rig()
+        session = await rig.session()
+        first = await rig.dispatcher.send(session, "hello")
+        ended = await rig.dispatcher.wait(first.run)
+        rig.agent.answers = False
+        second = await rig.dispatcher.send(session, "another")
+        await settle()
+        rig.store.block()
+        rig.agent.link.say(s.Text("unrecorded"))
+        asked_before = asyncio.ensure_future(rig.dispatcher.look(second.run))
+        await let_pass(OUTAGE_S + 2)
+        assert (await asked_before).state == "running"
+        assert (await rig.dispatcher.look(first.run)).outcome == ended
+        assert await rig.dispatcher.wait(first.run, 1.0) == ended
+        seen = await rig.dispatcher.look(second.run)
+        assert (seen.state, seen.phase, seen.outcome) == ("running", "running", None)
+        assert await rig.dispatcher.wait(second.run, 1.0) is None
 
     run(main())
 
