@@ -120,6 +120,23 @@ def test_the_server_that_is_named_gets_the_token_of_the_directory_it_holds(home:
     assert tk("ps", "--server", f"http://localhost:{port}", data=home.data).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["runn"], "No such command 'runn'. Did you mean 'run'? Nothing was stored or run."),
+        (["completion"], "Choose from: bash, zsh, fish. Nothing was stored or run."),
+        (["gc"], "say what may go: --older 30d, --keep 5GB, or both. Nothing was stored or run."),
+    ],
+)
+def test_a_slip_is_told_in_one_line_and_then_the_usage(arguments: list[str], told: str) -> None:
+    done = tk(*arguments)
+    refusal, *usage = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert refusal.startswith("turnkeeper: TK-501 ")
+    assert refusal.endswith(told)
+    assert usage[0].startswith("Usage: turnkeeper ")
+
+
 @pytest.mark.parametrize("url", ["nowhere", "ftp://x", "http://", "http://user:pw@h/"])
 def test_an_address_that_is_none_is_told(url: str) -> None:
     done = tk("ps", "--server", url)
