@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, from `90`, `90s`, `5m`, `2h` or `1.5h`."""
+    """Seconds, from `90`, `90s`, `5m`, `1.5h` or `30d`."""
 
     name = "duration"
 
