@@ -11,7 +11,8 @@ import click
 from turnkeeper.cli.params import Where, anywhere, as_json, doing
 
 most = click.option(
-    "-n", "--limit", "limit", type=click.IntRange(1, 500), default=50, show_default=True,
+    "-n", "--limit", "limit", metavar="COUNT", type=click.IntRange(1, 500), default=50,
+    show_default=True,
     help="At most so many, the newest.",
 )  # fmt: skip
 
@@ -28,7 +29,7 @@ def agents(as_json: bool, where: Where) -> None:
 
 
 @click.command(short_help="The sessions, the newest first.")
-@click.option("--agent", help="Those with this agent.")
+@click.option("--agent", metavar="NAME", help="Those with this agent.")
 @click.option("--busy", is_flag=True, help="Those in which something runs or waits.")
 @click.option("--search", help="Those with this text in their id or title.")
 @most
@@ -45,8 +46,8 @@ def sessions(
 
 @click.command(short_help="What runs and what waits, as a tree.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that have ended, too.")
-@click.option("--session", help="Those of this session.")
-@click.option("--parent", help="Those that this run started.")
+@click.option("--session", metavar="NAME", help="Those of this session.")
+@click.option("--parent", metavar="RUN", help="Those that this run started.")
 @click.option("--flat", is_flag=True, help="The oldest first, without the tree.")
 @most
 @as_json
@@ -76,7 +77,9 @@ def show(run: str, as_json: bool, where: Where) -> None:
 
 @click.command(short_help="What happened in a session, an event a line.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Those after this number.")
+@click.option(
+    "--after", metavar="SEQ", type=click.IntRange(0), default=0, help="Those after this number."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, as JSON.")
 @anywhere
 @click.argument("session")

@@ -168,10 +168,14 @@ class OnServer:
 
 @asynccontextmanager
 async def explaining(there: Server) -> AsyncIterator[None]:
-    """Whoever is not understood by a server of another version is told that."""
+    """Whoever is not understood by a server of another version is told that; and where an address
+    comes from that leads to nobody, if it was not typed."""
     try:
         yield
     except TurnkeeperError as refused:
+        if refused.entry == UNREACHABLE and there.how == URL:
+            told = f"{refused.what} (the address is that of {URL})"
+            raise TurnkeeperError(UNREACHABLE, told, **refused.fields) from None
         if refused.entry not in (NO_SUCH_PLACE, NOT_TURNKEEPER):
             raise
         theirs = await asyncio.to_thread(version_of, there)

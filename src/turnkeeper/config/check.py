@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -111,13 +111,15 @@ class Checker:
                 if name.endswith("_s"):
                     given = _seconds(value)
                 values[name] = msgspec.convert(given, types[name])
-            except (msgspec.ValidationError, ValueError) as wrong:
-                self.fault((*key, name), value, self._hint((*key, name), _told(wrong)))
+            except msgspec.ValidationError:
+                self.fault((*key, name), value, self._allowed((*key, name), types[name]))
+            except ValueError as wrong:
+                self.fault((*key, name), value, _told(wrong))
         return values
 
-    def _hint(self, key: Key, told: str) -> str:
-        wants_text = told.startswith("expected `str`") and not self._settings.is_from_file(key)
-        return f"{told}; quote it" if wants_text else told
+    def _allowed(self, key: Key, type_: Any) -> str:
+        wants_text = type_ is str and not self._settings.is_from_file(key)
+        return f"{_allowed(type_)}; quote it" if wants_text else _allowed(type_)
 
     # Limits, agents, tokens, the data directory ----------------------------------------------
 
@@ -225,6 +227,23 @@ def _seconds(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"give a duration; {WRITE}")
     return value
+
+
+def _allowed(type_: Any) -> str:
+    """What may be given where that type is wanted."""
+    match msgspec.inspect.type_info(type_):
+        case msgspec.inspect.BoolType():
+            return "give true or false"
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return f"give a whole number from {least} to {most}"
+        case msgspec.inspect.FloatType(ge=least, le=most):
+            return f"give {least:g} to {most:.0f} seconds"
+        case msgspec.inspect.LiteralType():
+            return f"give one of {', '.join(get_args(type_))}"
+        case msgspec.inspect.VarTupleType():
+            return 'give a list of texts: ["…", "…"]'
+        case _:
+            return "give a text"
 
 
 def _told(wrong: Exception) -> str:

@@ -308,7 +308,12 @@ def _port(about: Installation) -> Finding:
 def _no_port(where: str, fault: OSError) -> Finding:
     if fault.errno == errno.EADDRINUSE:
         told = f"another program listens on {where}"
-        return Finding("error", "port", told, "end it, or choose another port (0 for any)")
+        return Finding(
+            "error",
+            "port",
+            told,
+            "end it, or choose another port: --port or server.port, 0 for any",
+        )
     if fault.errno == errno.EACCES:
         told = f"this user may not listen on {where}"
         return Finding("error", "port", told, "choose a port from 1024 on")
