@@ -19,7 +19,7 @@ from typing import Any
 from turnkeeper import __version__, api
 from turnkeeper.cli import acp_rpc as rpc
 from turnkeeper.cli.acp_sides import Side
-from turnkeeper.cli.acp_turns import Prompt, Tasks, lines_of
+from turnkeeper.cli.acp_turns import Line, Place, Prompt, Tasks, lines_of
 from turnkeeper.cli.sides import DEFAULT_AGENT
 from turnkeeper.core.errors import BUSY, SESSION_EXISTS, InvalidValue, TurnkeeperError
 from turnkeeper.core.events import Event
@@ -58,7 +58,7 @@ class Known:
     agent: str
     cwd: str
     made: bool
-    prompts: dict[rpc.Id, Prompt] = field(default_factory=dict)
+    line: Line = field(default_factory=Line)
 
 
 class RpcError(Exception):
@@ -77,6 +77,8 @@ class AcpServer:
         self._peer = peer
         self._options = options
         self._sessions: dict[str, Known] = {}
+        self._prompts: dict[rpc.Id, Prompt] = {}
+        """Those that are not answered yet, by their request."""
         self._greeted = False
         self._asking = 0
         self._requests = Tasks()
@@ -103,7 +105,7 @@ class AcpServer:
     async def leave(self) -> None:
         """The editor has gone. What it asked for goes on, or (`stop_on_close`) is stopped."""
         await self._watched.cancel()
-        prompts = [prompt for known in self._sessions.values() for prompt in known.prompts.values()]
+        prompts = list(self._prompts.values())
         if self._options.stop_on_close:
             for prompt in prompts:
                 prompt.cancel()
@@ -155,6 +157,8 @@ class AcpServer:
     def _begin(self, request: rpc.Request) -> Coroutine[Any, Any, Any]:
         if self._asking >= REQUESTS_MAX:
             raise TurnkeeperError(BUSY, f"{self._asking} requests wait for their answer")
+        if request.id in self._prompts:
+            raise RpcError(rpc.error(rpc.INVALID_REQUEST, "this id is in use", {"id": request.id}))
         if request.method == "initialize":
             return self._initialize(request.params)
         if not self._greeted:
@@ -178,6 +182,9 @@ class AcpServer:
             await self._peer.reply(id, result)
         finally:
             self._asking -= 1
+            prompt = self._prompts.pop(id, None)
+            if prompt is not None:
+                prompt.place.over.set()
 
     def _initialize(self, params: Any) -> Coroutine[Any, Any, Any]:
         asked.read(asked.Initialize, params)
@@ -220,6 +227,13 @@ class AcpServer:
                 if refused.entry is not SESSION_EXISTS:
                     raise
             known.made = True
+
+    async def _make_chosen(self, known: Known) -> None:
+        """Now the agent is settled, and the editor is told so."""
+        await self._make(known)
+        options = self._about(known, [known.agent])
+        update = {"sessionUpdate": "config_option_update", **options}
+        await self._peer.tell(lines_of(known.id, [update]))
 
     def _about(self, known: Known, agents: list[str]) -> Json:
         choice = [known.agent] if known.made else agents
@@ -268,16 +282,18 @@ class AcpServer:
             known = Known(found.id, found.agent, found.cwd, made=True)
             self._sessions[found.id] = known
         if self._options.follow and found.state == "busy":
-            self._watched.spawn(self._watch(found))
+            self._watched.spawn(self._watch(found, known.line.queue()))
         return {**self._about(known, [known.agent]), **_left_out(old)}
 
-    async def _watch(self, found: api.SessionOut) -> None:
+    async def _watch(self, found: api.SessionOut, place: Place) -> None:
         """What still runs there goes on being told, and its questions asked."""
         try:
             for sent in await self._side.unfinished(found.id):
-                await Prompt(self._side, self._peer, found.id, found.seq).follow(sent)
+                await Prompt(self._side, self._peer, found.id, place, found.seq).follow(sent)
         except TurnkeeperError as refused:
             log.warning("session %s is not watched any more: %s", found.id, refused)
+        finally:
+            place.over.set()
 
     async def _list(self, params: Any, id: rpc.Id) -> Json:
         wanted = asked.read(asked.ListSessions, params)
@@ -292,8 +308,7 @@ class AcpServer:
 
     async def _close(self, params: Any, id: rpc.Id) -> Json:
         known = self._known(asked.read(asked.OneSession, params).session_id)
-        for prompt in known.prompts.values():
-            prompt.cancel()
+        self._stop_all(known.id)
         self._sessions.pop(known.id, None)
         return {}
 
@@ -312,22 +327,19 @@ class AcpServer:
         wanted = asked.read(asked.Prompt, params)
         known = self._known(wanted.session_id)
         text = asked.text_of(wanted.prompt)
-        if id in known.prompts:
-            raise RpcError(rpc.error(rpc.INVALID_REQUEST, "this id is in use", {"id": id}))
-        prompt = known.prompts[id] = Prompt(self._side, self._peer, known.id)
-        return self._play(known, prompt, text, id)
+        prompt = Prompt(self._side, self._peer, known.id, known.line.queue())
+        self._prompts[id] = prompt
+        return self._play(known, prompt, text)
 
-    async def _play(self, known: Known, prompt: Prompt, text: str, id: rpc.Id) -> Json:
+    async def _play(self, known: Known, prompt: Prompt, text: str) -> Json:
         try:
-            if not known.made:
-                await self._make(known)
-                options = self._about(known, [known.agent])
-                update = {"sessionUpdate": "config_option_update", **options}
-                await self._peer.tell(lines_of(known.id, [update]))
-            outcome = await prompt.play(text)
+            async with known.line.sending:
+                if not known.made:
+                    await self._make_chosen(known)
+                sent = await self._side.send(known.id, text)
         finally:
             prompt.accepted.set()
-            known.prompts.pop(id, None)
+        outcome = await prompt.follow(sent)
         result = told.result_of(prompt.run, outcome)
         if result is None:
             raise RpcError(told.error_of(prompt.run, outcome))
@@ -336,16 +348,18 @@ class AcpServer:
     def _cancel(self, params: Any) -> None:
         """The prompts of this session that came over this connection, and nobody else's runs."""
         with suppress(TurnkeeperError, RpcError):
-            known = self._known(asked.read(asked.OneSession, params).session_id)
-            for prompt in known.prompts.values():
+            self._stop_all(self._known(asked.read(asked.OneSession, params).session_id).id)
+
+    def _stop_all(self, session: str) -> None:
+        for prompt in self._prompts.values():
+            if prompt.session == session:
                 prompt.cancel()
 
     def _cancel_request(self, params: Any) -> None:
         with suppress(TurnkeeperError):
-            wanted = asked.read(asked.CancelRequest, params).request_id
-            for known in self._sessions.values():
-                if wanted in known.prompts:
-                    known.prompts[wanted].cancel()
+            prompt = self._prompts.get(asked.read(asked.CancelRequest, params).request_id)
+            if prompt is not None:
+                prompt.cancel()
 
 
 def _listed(session: api.SessionOut) -> Json:

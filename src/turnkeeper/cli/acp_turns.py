@@ -2,7 +2,8 @@
 
 Decides what the editor is told of a run, who is asked for leave, and what a cancel stops. It must
 not know requests. Invariants: a prompt is answered once, with the ending of its own run; it is told
-of no other run; a question that is settled elsewhere, or outlives its run, is withdrawn.
+of no other run, and nothing before what is told of the prompts before it; a question that is
+settled elsewhere, or outlives its run, is withdrawn.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from turnkeeper.cli.acp_rpc import Peer, Question, Refused, notice
 from turnkeeper.cli.acp_sides import Sent, Side
 from turnkeeper.cli.sides import may_go_on
 from turnkeeper.core.errors import SETTLED, InvalidValue, TurnkeeperError
-from turnkeeper.core.events import ApprovalRequested, ApprovalSettled, Event
+from turnkeeper.core.events import ApprovalRequested, ApprovalSettled, Event, RunStarted
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.projections.acp import ALLOW, DENY, Json, Told
 from turnkeeper.projections.acp_asked import Answered, read
@@ -59,13 +61,37 @@ class Tasks:
             log.error("this should not have happened", exc_info=task.exception())
 
 
+class Line:
+    """Those who tell of one session, in the order in which their runs come: nobody speaks before
+    the one before has said everything."""
+
+    def __init__(self) -> None:
+        self.sending = asyncio.Lock()
+        """Held while a message is on its way, so that they are accepted in their order."""
+        self._last = asyncio.Event()
+        self._last.set()
+
+    def queue(self) -> Place:
+        before, self._last = self._last, asyncio.Event()
+        return Place(before, self._last)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the line."""
+
+    before: asyncio.Event
+    over: asyncio.Event
+
+
 class Prompt:
     """A run that an editor waits for, or (`after`) only watches from there on."""
 
-    def __init__(self, side: Side, peer: Peer, session: str, after: int = 0) -> None:
+    def __init__(self, side: Side, peer: Peer, session: str, place: Place, after: int = 0) -> None:
         self._side = side
         self._peer = peer
-        self._session = session
+        self.session = session
+        self.place = place
         self._after = after
         self._told = Told()
         self._sent: Sent | None = None
@@ -80,14 +106,6 @@ class Prompt:
     @property
     def run(self) -> str:
         return "" if self._sent is None else self._sent.turn.id
-
-    async def play(self, text: str) -> Outcome:
-        """The message, and what becomes of it."""
-        try:
-            sent = await self._side.send(self._session, text)
-        finally:
-            self.accepted.set()
-        return await self.follow(sent)
 
     async def follow(self, sent: Sent) -> Outcome:
         """The run to its end; and the one after it, if its message was given back to the queue."""
@@ -138,6 +156,8 @@ class Prompt:
     async def _heard(self, events: Sequence[AnyEvent]) -> None:
         """All that came together: first what is told, then what is asked and still open."""
         updates: list[Json] = []
+        if any(isinstance(event.data, RunStarted) for event in events):
+            await self.place.before.wait()
         for event in events:
             if not isinstance(event, Event):
                 continue
@@ -151,14 +171,14 @@ class Prompt:
                     await self._withdraw(approval)
                 case _:
                     pass
-        await self._peer.tell(lines_of(self._session, updates))
+        await self._peer.tell(lines_of(self.session, updates))
         while self._due and events[-1].seq >= self._after:
             await self._ask(self._due.pop(next(iter(self._due))))
 
     # Questions -------------------------------------------------------------------------------
 
     async def _ask(self, asked: ApprovalRequested) -> None:
-        params = {"sessionId": self._session, **self._told.question(asked.approval)}
+        params = {"sessionId": self.session, **self._told.question(asked.approval)}
         question = await self._peer.ask("session/request_permission", params)
         self._open[asked.approval] = question
         self._tasks.spawn(self._wait_answered(asked.approval, question))

@@ -1,0 +1,1 @@
+"""The ACP server, met by the clients of others."""
