@@ -21,7 +21,7 @@ from turnkeeper.core.errors import (
 )
 from turnkeeper.gateway import a2a_do as do
 from turnkeeper.gateway.a2a_do import Asked, Does, Streamed
-from turnkeeper.gateway.answers import JSON, Answer, Refusal, answer
+from turnkeeper.gateway.answers import JSON, Answer, Headers, Refusal, answer
 from turnkeeper.gateway.asked import read_body
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections import a2a_errors as x
@@ -171,9 +171,11 @@ def _wrong(wrong: x.Wrong) -> Answer:
 
 def _refused(refused: TurnkeeperError) -> Answer:
     wrong = x.wrong_of(refused)
-    status = refused.status if isinstance(refused, Refusal) else wrong.kind.http
-    headers = refused.headers if isinstance(refused, Refusal) else ()
-    return Answer(status, msgspec.json.encode(x.rest_error(wrong)), JSON, headers)
+    headers: Headers = ()
+    if isinstance(refused, Refusal):
+        wrong.kind = msgspec.structs.replace(wrong.kind, http=refused.status)
+        headers = refused.headers
+    return Answer(wrong.kind.http, msgspec.json.encode(x.rest_error(wrong)), JSON, headers)
 
 
 FORM = Form(A2AErrorOut, _refused)
