@@ -86,6 +86,8 @@ def finish(
     _give_back(step, run, fact)
     if condition is not Condition.BOUNDARY:
         step.unwrite()
+    if condition is Condition.BOUNDARY and fact.reason == "parent_ended":
+        condition = Condition.BUSY  # nobody will need its agent: it goes too
     match condition:
         case Condition.BOUNDARY if fact.kind in (Kind.COMPLETED, Kind.FAILED):
             step.emit(e.AttemptEnded(run.attempt, "boundary"), run.id)

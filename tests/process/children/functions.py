@@ -18,11 +18,13 @@ def mark(where: str, kind: str, name: str) -> None:
     (Path(where) / f"{kind}.{name}").touch()
 
 
-def spawn_something(where: str) -> None:
-    """A process that outlives everything but being ended; its id is left in a file's name."""
+def spawn_something(where: str, *, root: bool) -> None:
+    """A process that outlives everything but being ended; its id is left in a file's name, and our
+    own, but for the root's: that one stands by for the next turn of its conversation."""
     process = subprocess.Popen(["sleep", "600"], start_new_session=True)
     mark(where, "pid", str(process.pid))
-    mark(where, "pid", str(os.getpid()))
+    if not root:
+        mark(where, "pid", str(os.getpid()))
 
 
 async def until_there(path: Path) -> None:
@@ -38,7 +40,7 @@ async def tree(turn: Turn) -> None:
     whoever has children says what each of them said, in order."""
     plan: dict[str, Any] = json.loads(turn.text)
     where, name = plan["where"], plan["name"]
-    spawn_something(where)
+    spawn_something(where, root=name == "0")
     if not plan["widths"]:
         mark(where, "waits", name)
         await until_there(Path(where) / "go")

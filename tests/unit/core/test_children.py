@@ -9,7 +9,7 @@ from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
-from turnkeeper.core.errors import CHILD_REFUSED, TurnkeeperError
+from turnkeeper.core.errors import CHILD_REFUSED, NOT_STEERED, TurnkeeperError
 from turnkeeper.core.limits import Phase
 from turnkeeper.core.outcome import Kind
 
@@ -243,3 +243,59 @@ def test_a_child_that_goes_back_to_the_queue_still_ends_no_later_than_its_parent
     drive.clean_up()
     drive.tick(64.0)
     assert "r_1-2" in drive.state.ended
+
+
+def test_a_child_that_is_stopped_with_its_parent_takes_its_agent_along() -> None:
+    drive = Drive()
+    child = drive.to(Phase.WORKING, parent=as_child())
+    drive.stop(child, reason="parent_ended")
+    drive.hear(s.Aborted())
+    assert drive.ending(child) == "cancelled/parent_ended"
+    assert drive.done(f.Sweep) == []
+    assert len(drive.done(f.Terminate)) == 1
+
+
+# What a parent says to its child ------------------------------------------------------------------
+
+
+def steer(drive: Drive, into: str, message: str = "m_77") -> c.Accepted:
+    said = drive.ask(
+        c.Send(message=message, text="more", priority="agent", when_busy="steer", into=into,
+               parent=e.Parent("s_0", "r_0", 1, None))
+    )  # fmt: skip
+    assert isinstance(said, c.Accepted)
+    return said
+
+
+def test_a_parent_steers_its_child_and_the_child_keeps_its_parent() -> None:
+    drive = Drive(policy(abilities=c.Abilities(steer=True, interrupt=True)))
+    child = drive.to(Phase.WORKING, parent=as_child(), priority="agent")
+    assert steer(drive, child).run == child
+    assert drive.state.parents[child] == "r_0"
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.SWEEPING])
+def test_what_a_child_can_no_longer_take_is_refused_and_becomes_no_run(phase: Phase) -> None:
+    drive = Drive(policy(abilities=c.Abilities(steer=True, interrupt=True)))
+    child = drive.to(phase, parent=as_child(), priority="agent")
+    with pytest.raises(TurnkeeperError) as refused:
+        steer(drive, child)
+    assert refused.value.entry is NOT_STEERED
+    assert not drive.state.queued()
+
+
+def test_what_a_parent_says_is_not_said_to_another_run_of_that_session() -> None:
+    drive = Drive(policy(abilities=c.Abilities(steer=True, interrupt=True)))
+    drive.to(Phase.WORKING, parent=as_child(), priority="agent")
+    with pytest.raises(TurnkeeperError) as refused:
+        steer(drive, "r_99")
+    assert refused.value.entry is NOT_STEERED
+
+
+def test_what_a_child_did_not_take_ends_with_it() -> None:
+    drive = Drive(policy(abilities=c.Abilities(steer=True, interrupt=True)))
+    child = drive.to(Phase.WORKING, parent=as_child(), priority="agent")
+    steer(drive, child)
+    drive.hear(s.Exited(1), s.Gone())
+    assert drive.facts(e.RunRequeued) == []
+    assert not drive.state.queued()
