@@ -105,9 +105,19 @@ async def create_response(call: Call) -> Answer | None:
     check(asked)
     said = read(asked.input, asked.instructions)
     key = call.key
-    spot = await _answered(call.gate, asked, said) if said.answers else None
-    if spot is None:
-        spot = await _sent(call.gate, asked, said, key)
+    with call.gate.watcher():
+        if said.answers:
+            spot = await _answered(call.gate, asked, said)
+        else:
+            spot = await _sent(call.gate, asked, said, key)
+        try:
+            return await _tell(call, asked, spot)
+        except TurnkeeperError as refused:
+            raise goes_on(refused, spot, may_ask_again=key is not None) from None
+
+
+async def _tell(call: Call, asked: NewResponse, spot: Spot) -> Answer | None:
+    """What becomes of a message that was accepted."""
     stop_if_left = asked.options.on_disconnect == "cancel" and not asked.background
     if asked.stream:
         await stream(call, spot, stop_if_left=stop_if_left)
@@ -115,6 +125,12 @@ async def create_response(call: Call) -> Answer | None:
     if asked.background:
         return _told(await story_now(call.gate, spot))
     return _told(await wait(call, spot, stop_if_left=stop_if_left))
+
+
+def goes_on(refused: TurnkeeperError, spot: Spot, *, may_ask_again: bool) -> Refusal:
+    """A refusal to tell what was accepted. Without a key, asking again would run it twice."""
+    told = f"{refused.what}; {spot.response} was accepted and goes on: retrieve it"
+    return Refusal(refused.entry, told, headers=[] if may_ask_again else [NO_RETRY])
 
 
 def _told(story: Story) -> Answer:
@@ -243,7 +259,8 @@ class RetrieveQuery(NoQuery, forbid_unknown_fields=True, kw_only=True):
 async def get_response(call: Call) -> Answer | None:
     spot = await find(call.gate, call.id)
     if call.query.stream:
-        await stream(call, spot, call.query.starting_after)
+        with call.gate.watcher():
+            await stream(call, spot, call.query.starting_after)
         return None
     with call.gate.request():
         return _told(await story_now(call.gate, spot))

@@ -55,14 +55,13 @@ class ResponseStream(Stream):
 async def stream(call: Call, spot: Spot, after: int = -1, *, stop_if_left: bool = False) -> None:
     """The events of a response after that number, until it is over."""
     gate = call.gate
-    with gate.watcher():
-        following = await Following.open(gate, spot, Tape(after))
-        telling = ResponseStream(following, gate.keep_alive_s)
-        try:
-            with gate.guest(telling):
-                await telling.run(call.receive, call.send)
-        finally:
-            following.close()
+    following = await Following.open(gate, spot, Tape(after))
+    telling = ResponseStream(following, gate.keep_alive_s)
+    try:
+        with gate.guest(telling):
+            await telling.run(call.receive, call.send)
+    finally:
+        following.close()
     if stop_if_left and not following.story.is_over and not telling.is_told_to_end:
         await gate.dispatcher.stop(following.story.run, THE_CALLER)
 
@@ -92,21 +91,20 @@ class Waiting:
 async def wait(call: Call, spot: Spot, *, stop_if_left: bool = False) -> Story:
     """The response, when there is an answer. Raises `Gone` if whoever asked is."""
     gate = call.gate
-    with gate.watcher():
-        following = await Following.open(gate, spot, Tape(mute=True))
-        waiting = Waiting(following)
-        heard = asyncio.ensure_future(waiting.heard())
-        left = asyncio.ensure_future(until_gone(call.receive))
-        tasks: set[asyncio.Future[Any]] = {heard, left}
-        try:
-            with gate.guest(waiting):
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            is_gone = left.done() and not heard.done()
-            following.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+    following = await Following.open(gate, spot, Tape(mute=True))
+    waiting = Waiting(following)
+    heard = asyncio.ensure_future(waiting.heard())
+    left = asyncio.ensure_future(until_gone(call.receive))
+    tasks: set[asyncio.Future[Any]] = {heard, left}
+    try:
+        with gate.guest(waiting):
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_gone = left.done() and not heard.done()
+        following.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
     if is_gone:
         if stop_if_left:
             await gate.dispatcher.stop(following.story.run, THE_CALLER)

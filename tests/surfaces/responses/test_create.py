@@ -9,6 +9,9 @@ from openai import AsyncOpenAI
 
 from tests.gateway.house import House
 from tests.surfaces.responses.desk import FOR_EVER, play, refused, run_of, scripted
+from turnkeeper.core.errors import BUSY, TurnkeeperError
+from turnkeeper.gateway.responses import goes_on, in_form
+from turnkeeper.gateway.responses_place import Spot
 
 HELLO: dict[str, Any] = {"model": "demo", "input": "hello"}
 
@@ -272,6 +275,27 @@ def test_who_has_no_token_or_too_small_a_one_is_told_so() -> None:
         assert (await reader.responses.retrieve(made.id)).status == "completed"
 
     play(scene, tokens={"r": "read", "o": "operate"})
+
+
+def test_a_server_that_has_no_room_for_who_waits_runs_nothing() -> None:
+    async def scene(home: House, client: AsyncOpenAI) -> None:
+        for stream in (True, False):
+            error = await refused(client.responses.create(**HELLO, stream=stream))
+            assert (error.status_code, error.code) == (503, "TK-529")
+        assert await _runs(home) == 0
+
+    play(scene, max_watchers=0)
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_refusal_after_the_message_was_accepted_does_not_invite_to_send_it_again(
+    has_key: bool,
+) -> None:
+    spot = Spot("demo", "s", "m_1", 2, "resp_1.2")
+    refusal = goes_on(TurnkeeperError(BUSY, "too much"), spot, may_ask_again=has_key)
+    answer = in_form(refusal)
+    assert (answer.status, b"resp_1.2" in answer.body) == (503, True)
+    assert (dict(answer.headers).get(b"x-should-retry") == b"false") is not has_key
 
 
 # The same again ------------------------------------------------------------------------------
