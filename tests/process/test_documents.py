@@ -82,7 +82,7 @@ def test_a_program_in_a_document_runs(
     document: str, program: str, shown: str | None, request: pytest.FixtureRequest
 ) -> None:
     environment = dict(os.environ)
-    if "turnkeeper.client" in program:
+    if "turnkeeper.client" in program or "TURNKEEPER_URL" in program:
         there: House = request.getfixturevalue("home")
         environment["TURNKEEPER_URL"] = there.url
         environment["TURNKEEPER_TOKEN"] = (there.data / "token").read_text().strip()
