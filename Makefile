@@ -13,7 +13,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-agents check bench sim campaign diagram conformance format clean force
+.PHONY: help setup run test test-agents check bench sim campaign schedules outcomes diagram conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -56,6 +56,14 @@ sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 
 campaign: $(READY) ## Kill the server KILLS times under load, and judge what is left
 	$(BIN)/python -m tests.campaign --kills $(KILLS) $(ARGS)
+
+schedules: $(READY) ## Play 500 schedules of approvals and 1,000 races of two endings
+	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s tests/schedules $(ARGS)
+
+outcomes: $(READY) ## Read every ending on every surface, and make the page of it anew
+	@rm -f .outcomes
+	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes $(BIN)/python -m pytest -q -n 3 tests/surfaces/matrix
+	$(BIN)/python -m scripts.outcomes_page .outcomes
 
 diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew
 	$(BIN)/python -m scripts.diagram

@@ -1,0 +1,119 @@
+"""What each surface says of an ending, read with the ecosystem's own clients.
+
+Decides how an ending is asked for, and what has to be said: always from the one table of words. A
+surface is looked at when the run has ended (`look`), or has sent the message itself (`send`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from tests.surfaces.a2a import reading as a2a
+from tests.surfaces.acp import reading as acp
+from tests.surfaces.matrix.endings import WITHIN_S, Ending, Send, Theatre
+from tests.surfaces.responses import reading as responses
+from turnkeeper.client import Client
+from turnkeeper.core.outcome import WORDS, Kind
+
+Look = Callable[[Theatre, str], Awaitable[str]]
+Expected = Callable[[Kind, str], str]
+
+
+class Surface(NamedTuple):
+    """`note`: what is to be known of it beside its words."""
+
+    name: str
+    expected: Expected
+    look: Look | None = None
+    send: Send | None = None
+    note: str = ""
+
+
+def _plain(kind: Kind, reason: str) -> str:
+    return f"{WORDS[kind, reason].api}/{reason}"
+
+
+# Our own -----------------------------------------------------------------------------------------
+
+
+async def look_api(stage: Theatre, run: str) -> str:
+    outcome = (await stage.ask("GET", f"/v1/runs/{run}")).body["outcome"]
+    return f"{outcome['kind']}/{outcome['reason']}"
+
+
+async def look_client(stage: Theatre, run: str) -> str:
+    async with Client(stage.url, token=stage.token) as client:
+        outcome = await (await client.run(run)).wait(timeout_s=WITHIN_S)
+        assert outcome is not None
+        return f"{outcome.kind}/{outcome.reason}"
+
+
+async def look_log(stage: Theatre, run: str) -> str:
+    """The line of the server's own log."""
+    log = (stage.server.data.parent / "server.log").read_text(encoding="utf-8")
+    found = re.findall(rf"run {re.escape(run)} ([a-z_]+/[a-z_]+)", log)
+    assert len(found) == 1, found
+    return str(found[0])
+
+
+async def send_cli(stage: Theatre, session: str, ending: Ending) -> str:
+    """The exit code of `turnkeeper run`."""
+    argv = [sys.executable, "-m", "turnkeeper", "run", "--server", stage.url]
+    argv += ["--session", session, "-"]
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL, env={"TURNKEEPER_TOKEN": stage.token, "PATH": "/usr/bin"},
+    )  # fmt: skip
+    await process.communicate(ending.text.encode())
+    return str(process.returncode)
+
+
+# The ecosystem's ---------------------------------------------------------------------------------
+
+
+async def look_responses(stage: Theatre, run: str) -> str:
+    return " ".join(await responses.ending_of(stage.url, stage.token, run))
+
+
+def _responses(kind: Kind, reason: str) -> str:
+    if reason == "preempted":
+        return "in_progress"
+    words = WORDS[kind, reason]
+    more = words.responses_code or ("max_output_tokens" if words.responses == "incomplete" else "")
+    return f"{words.responses} {more}".strip()
+
+
+async def look_a2a(stage: Theatre, run: str) -> str:
+    async with a2a.client(stage.url, stage.token) as talk:
+        return " ".join(a2a.words(await a2a.ended(talk, run)))
+
+
+def _a2a(kind: Kind, reason: str) -> str:
+    return f"{WORDS[kind, reason].a2a} {kind} {reason}"
+
+
+async def send_acp(stage: Theatre, session: str, ending: Ending) -> str:
+    return " ".join(await acp.read(stage.url, stage.token, session, ending.text))
+
+
+def _acp(kind: Kind, reason: str) -> str:
+    words = WORDS[kind, reason]
+    return f"{words.acp} {kind} {reason}" if words.acp_error else words.acp
+
+
+PROMPTS = "A message that is sent there has no priority and no run as its parent."
+GOES_ON = "A preempted message waits for its next run, and the response with it."
+
+SURFACES = (
+    Surface("HTTP", _plain, look_api),
+    Surface("client", _plain, look_client),
+    Surface("log line", _plain, look_log),
+    Surface("Responses", _responses, look_responses, note=GOES_ON),
+    Surface("A2A", _a2a, look_a2a),
+    Surface("exit code", lambda *key: str(WORDS[key].exit_code), send=send_cli, note=PROMPTS),
+    Surface("ACP", _acp, send=send_acp, note=PROMPTS),
+)
