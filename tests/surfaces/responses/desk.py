@@ -40,7 +40,8 @@ def play(scene: Scene, within_s: float = 60.0, **options: Any) -> None:
 
 def scripted(*steps: AnyStep) -> dict[str, ScriptedAgent]:
     """An agent that does the same in every turn."""
-    return {"demo": ScriptedAgent(lambda run: Script(steps=steps))}
+    agent = ScriptedAgent(lambda run: Script(steps=steps), output_max_bytes=100_000_000)
+    return {"demo": agent}
 
 
 def saying(*signals: s.AgentSignal) -> AnyStep:

@@ -153,6 +153,29 @@ def test_a_long_answer_is_whole_and_takes_fewer_deltas_than_words() -> None:
     play(scene, agents=scripted(*steps, saying(s.Finished())))
 
 
+def test_a_client_that_does_not_read_for_a_while_delays_nobody_and_gets_everything() -> None:
+    words = [f"{number:06d} " + "x" * 500 for number in range(20_000)]
+
+    async def scene(home: House, client: AsyncOpenAI) -> None:
+        body = {"model": "demo", "input": "go", "stream": True}
+        url = f"{home.server.url}/v1/responses"
+        async with (
+            httpx2.AsyncClient(timeout=60) as http,
+            http.stream("POST", url, json=body) as answer,
+        ):
+            [run] = (await home.get("/v1/runs"))["items"]
+            assert (await home.ended(run["id"]))["kind"] == "completed", "it was not waited for"
+            late = b"".join([part async for part in answer.aiter_bytes()])
+        again = f"{url}/{run['id'].replace('r_', 'resp_', 1)}?stream=true"
+        async with httpx2.AsyncClient(timeout=60) as http:
+            assert (await http.get(again)).content == late
+        assert late.endswith(b"data: [DONE]\n\n")
+
+    lines = [words[at : at + 50] for at in range(0, len(words), 50)]
+    steps = [saying(*map(s.Text, line)) for line in lines]
+    play(scene, agents=scripted(*steps, saying(s.Finished())))
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 def test_a_client_that_leaves_does_not_end_the_run(streaming: bool) -> None:
     async def scene(home: House, client: AsyncOpenAI) -> None:
