@@ -1,0 +1,1 @@
+"""MCP, read by its own client."""
