@@ -31,7 +31,7 @@ NOT_HERE = {(Kind.LOST, "node_lost"): "it needs a second machine"}
 
 @dataclass(frozen=True)
 class Ending:
-    """`text` is sent to a session of `agent` with `limits`; `deed` is done once the run is there."""
+    """`text` is sent to a session of `agent` with `limits`; `deed` is done once the run speaks."""
 
     agent: str = "script"
     text: str = "stay"
@@ -195,13 +195,11 @@ async def _do(stage: Theatre, ending: Ending, session: str, run: str) -> None:
 async def natively(stage: Theatre, session: str, ending: Ending) -> dict[str, Any]:
     """By our own HTTP API."""
     if ending.child:
-        parent = await stage.send(await stage.new_session("script"), "stay")
+        family = await stage.new_session("script")
+        parent = await stage.send(family, "stay")
+        await stage.wait_run(family, speaking=True)
         body = {"session": session, "text": ending.text}
-        async with asyncio.timeout(WITHIN_S):
-            while (
-                started := await stage.ask("POST", f"/v1/runs/{parent}/children", body)
-            ).status == 409:
-                await asyncio.sleep(0.02)  # it has not begun yet
+        started = await stage.ask("POST", f"/v1/runs/{parent}/children", body)
         assert started.status == 202, started
         return await stage.ended(started.body["run_id"])
     run = await stage.send(session, ending.text, priority=ending.priority)

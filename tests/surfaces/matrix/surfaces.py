@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tests.surfaces.a2a import reading as a2a
 from tests.surfaces.acp import reading as acp
 from tests.surfaces.matrix.endings import WITHIN_S, Ending, Send, Theatre
+from tests.surfaces.mcp import reading as mcp
 from tests.surfaces.responses import reading as responses
 from turnkeeper.client import Client
 from turnkeeper.core.outcome import WORDS, Kind
@@ -64,9 +65,10 @@ async def send_cli(stage: Theatre, session: str, ending: Ending) -> str:
     """The exit code of `turnkeeper run`."""
     argv = [sys.executable, "-m", "turnkeeper", "run", "--server", stage.url]
     argv += ["--session", session, "-"]
+    env = {"TURNKEEPER_TOKEN": stage.token, "PATH": "/usr/bin"}
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL, env={"TURNKEEPER_TOKEN": stage.token, "PATH": "/usr/bin"},
+        stderr=asyncio.subprocess.DEVNULL, env=env,
     )  # fmt: skip
     await process.communicate(ending.text.encode())
     return str(process.returncode)
@@ -96,6 +98,17 @@ def _a2a(kind: Kind, reason: str) -> str:
     return f"{WORDS[kind, reason].a2a} {kind} {reason}"
 
 
+async def look_mcp(stage: Theatre, run: str) -> str:
+    async with mcp.client(stage.url, stage.token) as connected:
+        told = await mcp.call(connected, "get_run", run=run)
+        outcome = told["outcome"]
+        return f"{outcome['kind']}/{outcome['reason']}" if outcome else "goes on"
+
+
+def _mcp(kind: Kind, reason: str) -> str:
+    return "goes on" if reason == "preempted" else _plain(kind, reason)
+
+
 async def send_acp(stage: Theatre, session: str, ending: Ending) -> str:
     return " ".join(await acp.read(stage.url, stage.token, session, ending.text))
 
@@ -106,7 +119,7 @@ def _acp(kind: Kind, reason: str) -> str:
 
 
 PROMPTS = "A message that is sent there has no priority and no run as its parent."
-GOES_ON = "A preempted message waits for its next run, and the response with it."
+GOES_ON = "A preempted message waits for its next run, and what it leads to there goes on."
 
 SURFACES = (
     Surface("HTTP", _plain, look_api),
@@ -114,6 +127,7 @@ SURFACES = (
     Surface("log line", _plain, look_log),
     Surface("Responses", _responses, look_responses, note=GOES_ON),
     Surface("A2A", _a2a, look_a2a),
+    Surface("MCP", _mcp, look_mcp, note=GOES_ON),
     Surface("exit code", lambda *key: str(WORDS[key].exit_code), send=send_cli, note=PROMPTS),
     Surface("ACP", _acp, send=send_acp, note=PROMPTS),
 )
