@@ -1,0 +1,159 @@
+"""What an agent wants leave for interrupts its run; the run that answers goes on from there."""
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.house import House
+from tests.surfaces.agui.page import Page, kinds, last_words, play, text
+
+
+async def interrupted(one: Page, thread: str = "t", run: str = "r") -> Any:
+    """The question of a run that asks."""
+    told = await one.run(thread, run, "ask")
+    assert last_words(told) == ("RUN_FINISHED", "interrupt")
+    (question,) = told[-1].outcome.interrupts
+    return question
+
+
+def answer(question: Any, approved: Any = True, **more: Any) -> dict[str, Any]:
+    payload = approved if isinstance(approved, dict) else {"approved": approved}
+    given = {"interrupt_id": question.id, "status": "resolved", "payload": payload, **more}
+    return {"resume": [given]}
+
+
+def test_a_question_ends_the_run_with_an_interrupt_that_names_the_call() -> None:
+    async def scene(home: House, one: Page) -> None:
+        told = await one.run("t", "r", "ask")
+        (question,) = told[-1].outcome.interrupts
+        assert question.reason == "tool_call"
+        (start,) = [event for event in told if event.type.value == "TOOL_CALL_START"]
+        assert question.tool_call_id == start.tool_call_id
+        assert start.tool_call_name == "delete"
+        assert question.response_schema["required"] == ["approved"]
+        (record,) = (await home.get("/v1/approvals"))["items"]
+        assert (record["id"], record["state"]) == (question.id, "open")
+        assert question.expires_at
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("approved", "last"), [(True, "It is done.\n"), (False, "Then I leave it alone.\n")]
+)
+def test_the_run_that_answers_goes_on(approved: bool, last: str) -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        told = await one.run("t", "r2", "ask", **answer(question, approved))
+        assert last_words(told) == ("RUN_FINISHED", "success")
+        assert told[0].run_id == "r2"
+        assert text(told).endswith(last)
+        assert "I would like to" not in text(told), "that was told before"
+        results = [event for event in told if event.type.value == "TOOL_CALL_RESULT"]
+        assert [each.tool_call_id for each in results] == [question.tool_call_id]
+        assert "TOOL_CALL_START" not in kinds(told), "that was told before, too"
+        assert len((await home.get("/v1/runs"))["items"]) == 1
+
+    play(scene)
+
+
+def test_a_question_that_is_abandoned_is_denied() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        given = [{"interrupt_id": question.id, "status": "cancelled"}]
+        told = await one.run("t", "r2", "ask", resume=given)
+        assert text(told).endswith("Then I leave it alone.\n")
+
+    play(scene)
+
+
+def test_an_answer_can_be_sent_again() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        first = await one.run("t", "r2", "ask", **answer(question))
+        assert await one.run("t", "r2", "ask", **answer(question)) == first
+
+    play(scene)
+
+
+def test_another_answer_is_refused_and_changes_nothing() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        await one.run("t", "r2", "ask", **answer(question, False))
+        told = await one.run("t", "r3", "ask", **answer(question, True))
+        assert last_words(told) == ("RUN_ERROR", "TK-507")
+
+    play(scene)
+
+
+def test_an_answer_after_the_question_has_expired_is_refused() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        (run,) = (await home.get("/v1/runs"))["items"]
+        assert (await home.ended(run["id"]))["kind"] == "completed"
+        told = await one.run("t", "r2", "ask", **answer(question))
+        assert last_words(told) == ("RUN_ERROR", "TK-507")
+
+    play(scene, limits={"approval_s": 0.3})
+
+
+def test_while_a_question_is_open_nothing_new_is_taken_but_what_was_asked_is_found() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        told = await one.run("t", "r2", "hello")
+        assert last_words(told) == ("RUN_ERROR", "TK-570")
+        again = await one.run("t", "r", "ask")
+        assert again[-1].outcome.interrupts[0].id == question.id
+        told = await one.run("t", "r3", "ask", **answer(question))
+        assert last_words(told) == ("RUN_FINISHED", "success")
+        assert last_words(await one.run("t", "r2", "hello")) == ("RUN_FINISHED", "success")
+
+    play(scene)
+
+
+def test_what_was_answered_elsewhere_is_found_by_the_runs_own_id() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        await home.ask("POST", f"/v1/approvals/{question.id}", {"decision": "allow"})
+        told = await one.run("t", "r", "ask")
+        assert last_words(told) == ("RUN_FINISHED", "success")
+        assert text(told).endswith("It is done.\n")
+
+    play(scene)
+
+
+@pytest.mark.parametrize("payload", [{}, {"approved": "yes"}, {"approved": True, "editedArgs": {}}])
+def test_an_answer_that_is_none_is_refused_and_the_question_stays_open(payload: Any) -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        told = await one.run("t", "r2", "ask", **answer(question, payload))
+        assert last_words(told) == ("RUN_ERROR", "TK-501")
+        (record,) = (await home.get("/v1/approvals"))["items"]
+        assert record["state"] == "open"
+
+    play(scene)
+
+
+def test_a_question_of_another_thread_cannot_be_answered_here() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        told = await one.run("other", "r2", "ask", **answer(question))
+        assert last_words(told) == ("RUN_ERROR", "TK-504")
+        given = [{"interrupt_id": "a_nope.1", "status": "resolved", "payload": True}]
+        told = await one.run("t", "r2", "ask", resume=given)
+        assert last_words(told) == ("RUN_ERROR", "TK-504")
+
+    play(scene)
+
+
+def test_a_run_that_is_stopped_while_it_asks_is_cancelled_for_who_comes_back() -> None:
+    async def scene(home: House, one: Page) -> None:
+        question = await interrupted(one)
+        (run,) = (await home.get("/v1/runs"))["items"]
+        await home.ask("POST", f"/v1/runs/{run['id']}/stop")
+        await home.ended(run["id"])
+        assert last_words(await one.run("t", "r", "ask")) == ("RUN_FINISHED", "cancelled")
+        told = await one.run("t", "r2", "ask", **answer(question))
+        assert last_words(told) == ("RUN_ERROR", "TK-507")
+
+    play(scene)
