@@ -126,7 +126,7 @@ def test_a_queued_run_can_be_stopped_and_the_others_keep_their_places() -> None:
 def test_people_go_before_background_work_which_is_then_done_after_all() -> None:
     async def scene(home: House) -> None:
         await home.session("a")
-        work = await home.send("a", "slow start 0.2", priority="background")
+        work = await home.send("a", "slow start 2", priority="background")
         await home.until_phase(work, "waiting")
         people = [await home.send("a", f"person {n}") for n in range(2)]
         for run in people:
