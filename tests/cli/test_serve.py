@@ -165,6 +165,18 @@ def test_draining_waits_for_what_runs_and_takes_nothing_new(tmp_path: Path) -> N
     assert kept["outcome"]["kind"] == "completed"
 
 
+def test_what_is_waited_for_can_be_looked_at_and_stopped_by_the_commands(tmp_path: Path) -> None:
+    with house(tmp_path / "data", "--drain", TURNKEEPER__SERVER__DRAIN_S="1h") as there:
+        run = there.send("s", "stall after 1")
+        there.wait_phase(run, "working")
+        there.process.send_signal(signal.SIGTERM)
+        wait_until("it is closing", lambda: status_of(f"{there.url}/readyz") == 503)
+        (shown,) = there.tk_json("ps")["items"]
+        assert shown["id"] == run
+        assert there.tk("stop", run).returncode == 0
+        assert there.process.wait(TIMEOUT_S) == 0
+
+
 def test_draining_has_a_bound(tmp_path: Path) -> None:
     with house(tmp_path / "data", "--drain", TURNKEEPER__SERVER__DRAIN_S="0.2") as there:
         run = there.send("s", "stall after 1")

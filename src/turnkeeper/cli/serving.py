@@ -245,11 +245,11 @@ class _Serving:
         served.notifier.stopping("stopping")
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
-        served.place.withdraw()
-        if bound_s:
+        if bound_s:  # whoever looks for it still finds it: what runs can be watched and stopped
             left = await dispatcher.drain(bound_s)
             if left:
                 log.warning("%d runs went on for %g s (drain_s) and are left", left, bound_s)
+        served.place.withdraw()
         ends = self._plan.leaving == "end"
         await dispatcher.close(running_too=ends, queued_too=ends)
 
