@@ -55,7 +55,7 @@ class Race:
 
 def text(race: Race, at: float) -> str:
     for deed in ("complete", "exit"):
-        due = race.due(at, deed)  # type: ignore[arg-type]
+        due = race.due(at, deed)
         if due is not None:
             return f"{deed} {due}"
     return f"stay {at}"

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -120,6 +121,30 @@ def test_a_limit_with_another_default_is_seen() -> None:
         "idle_s": 60.0,
         "queue_s": 0.0,
     }
+
+
+MAPPED = ("core", "runtime", "gateway")
+"""The packages whose modules the map of the architecture names one by one."""
+
+
+def modules_left_out(text: str, package: Path) -> list[str]:
+    """Those of a package that the map does not name."""
+    tree = text.partition("\nsrc/turnkeeper/\n")[2].partition("\n```")[0]
+    words = {*re.findall(r"\w+", tree)}
+    names = [path.stem for path in sorted(package.glob("*.py"))]
+    return [name for name in names if name != "__init__" and name not in words]
+
+
+@pytest.mark.parametrize("package", MAPPED)
+def test_the_map_of_the_architecture_names_every_module(package: str) -> None:
+    text = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert modules_left_out(text, REPO / "src" / "turnkeeper" / package) == []
+
+
+def test_a_module_that_the_map_leaves_out_is_seen(tmp_path: Path) -> None:
+    for name in ("here", "missing", "__init__"):
+        (tmp_path / f"{name}.py").write_text("")
+    assert modules_left_out("```\nsrc/turnkeeper/\n  here  it\n```", tmp_path) == ["missing"]
 
 
 def given_in(page: str, name: str) -> list[list[str]]:

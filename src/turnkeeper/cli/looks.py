@@ -90,13 +90,13 @@ def events(session: str, follow: bool, after: int, as_json: bool, where: Where) 
     doing(lambda: tell_events(where, session, after, follow=follow, as_json=as_json))
 
 
-@click.command(short_help="What agents ask leave for.")
+@click.command(short_help="What agents ask permission for.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that are settled, too.")
 @most
 @as_json
 @anywhere
 def approvals(everything: bool, limit: int, as_json: bool, where: Where) -> None:
-    """What agents ask leave for, and nobody has answered."""
+    """What agents ask permission for, and nobody has answered."""
     from turnkeeper.cli.looking import tell_approvals
 
     doing(lambda: tell_approvals(where, limit, everything=everything, as_json=as_json))

@@ -30,6 +30,7 @@ from turnkeeper.compose import (
     System,
     built_in_agents,
     durable,
+    look_at,
     push_courier,
     usual_agents,
 )  # fmt: skip
@@ -151,7 +152,7 @@ class _Serving:
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
         stack.push_async_callback(system.close)
-        server = await self._listen(system, metrics, {**more, token: "admin"}, place.make_secret())
+        server = await self._listen(place, system, metrics, {**more, token: "admin"})
         served = _Served(system, server, notifier, place)
         stack.push_async_callback(server.stop, STOP_S)
         pushes = self._pushes(server.gate, place, stack)
@@ -187,15 +188,16 @@ class _Serving:
         return await durable(plan.agents, config.limits, place, how)
 
     async def _listen(
-        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope], secret: bytes
+        self, place: Place, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
     ) -> Server:
         server, plan = self._config.server, self._plan
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
             trouble=lambda: getattr(system.store, "trouble", None),
+            probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
-            secret=secret,
+            secret=place.make_secret(),
         )  # fmt: skip
         listening = Server(gate, server.host, server.port)
         try:

@@ -28,7 +28,7 @@ from turnkeeper.cli.params import (
     "--session", metavar="NAME", help="The name of the session. Without it, a new one is made."
 )
 @turn_limits
-@click.option("--yes", is_flag=True, help="Allow whatever the agent asks leave for.")
+@click.option("--yes", is_flag=True, help="Allow whatever the agent asks permission for.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, as JSON.")
 @anywhere
 @click.argument("text")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ ENDINGS: dict[tuple[Kind, str], Ending] = {
 
 EVERY = [(kind, reason) for kind in Kind for reason in REASONS[kind]]
 
-Send = Callable[["Theatre", str, Ending], Awaitable[Any]]
+Send = Callable[["Theatre", str, Ending], Coroutine[Any, Any, Any]]
 """Sends the ending's text to that session, and gives what its surface has to say of the end."""
 
 
