@@ -169,6 +169,23 @@ async def wrong_media(at: Served) -> Any:
     return await at.http.post(f"{at.url}/a2a/message:send", content=b"{}", headers=headers)
 
 
+def test_names_may_be_written_as_in_the_definition_of_the_protocol(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path) as at:
+            message = {"message_id": "m", "role": "ROLE_USER", "context_id": "here",
+                       "parts": [{"text": "hi", "media_type": "text/plain"}],
+                       "metadata": {"as_it_is": 1}}  # fmt: skip
+            asked = {"message": message, "configuration": {"return_immediately": True}}
+            for told in (
+                (await at.rpc("SendMessage", asked))["result"],
+                (await at.post("/a2a/message:send", asked)).json(),
+            ):
+                assert told["task"]["contextId"] == "here"
+                assert told["task"]["history"][0]["messageId"] == "m"
+
+    play(scene)
+
+
 def test_unknown_fields_are_passed_over(tmp_path: Path) -> None:
     async def scene() -> None:
         async with serving(tmp_path) as at:
