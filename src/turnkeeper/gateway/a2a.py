@@ -7,6 +7,7 @@ read says where; what it leads to needs a token like everything else.
 from __future__ import annotations
 
 import hashlib
+from email.utils import formatdate
 
 import msgspec
 
@@ -17,22 +18,34 @@ from turnkeeper.gateway.a2a_rpc import speak
 from turnkeeper.gateway.answers import JSON, Answer
 from turnkeeper.gateway.asked import header
 from turnkeeper.gateway.table import Call, Endpoint, Told
-from turnkeeper.projections.a2a_shapes import Json
+from turnkeeper.projections.a2a_card import Facts, card
 
 CARD = "/.well-known/agent-card.json"
 KEPT = (b"cache-control", b"private, max-age=60")
+VARY = b"a2a-version, host, x-forwarded-proto"
+BEGAN = formatdate(usegmt=True).encode()
+"""A card is no older than the program that tells it."""
 
 
 async def a2a_card(call: Call) -> Answer:
-    return _card(call, do.card_for(call, "", told_all=False))
+    return _card(call, do.facts(call, "", told_all=False))
 
 
 async def a2a_agent_card(call: Call) -> Answer:
-    return _card(call, do.card_for(call, _agent(call), told_all=True))
+    return _card(call, do.facts(call, _agent(call), told_all=True))
 
 
 async def a2a(call: Call) -> Answer | None:
     return await speak(call, "")
+
+
+async def a2a_with_slash(call: Call) -> Answer | None:
+    """Some put a slash behind the address that the card has."""
+    return await speak(call, "")
+
+
+async def a2a_agent_with_slash(call: Call) -> Answer | None:
+    return await speak(call, _agent(call))
 
 
 async def a2a_agent(call: Call) -> Answer | None:
@@ -46,10 +59,12 @@ def _agent(call: Call) -> str:
     return name
 
 
-def _card(call: Call, card: Json) -> Answer:
-    body = msgspec.json.encode(card)
+def _card(call: Call, facts: Facts) -> Answer:
+    """A client that does not say which version it speaks may be one of 0.3."""
+    speaks = header(call.headers, b"a2a-version") or ""
+    body = msgspec.json.encode(card(facts, for_all=not speaks.startswith("1.")))
     tag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
-    headers = [KEPT, (b"etag", tag), (b"vary", b"host, x-forwarded-proto")]
+    headers = [KEPT, (b"etag", tag), (b"last-modified", BEGAN), (b"vary", VARY)]
     known = (header(call.headers, b"if-none-match") or "").encode("latin-1", "replace")
     if tag in known:
         return Answer(304, b"", JSON, headers)
@@ -70,10 +85,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
              _CARD, query=None),
     Endpoint("POST", "/a2a", a2a, "A2A over JSON-RPC, versions 1.0 and 0.3", "read", _RPC,
              query=rest.A2AQuery, stays=True),
+    Endpoint("POST", "/a2a/", a2a_with_slash, "The same as /a2a", "read", _RPC,
+             query=rest.A2AQuery, stays=True),
     *rest.endpoints("/a2a", "a2a"),
     Endpoint("GET", "/a2a/{agent}" + CARD, a2a_agent_card, "A2A: the card of one agent", "read",
              _CARD, (UNKNOWN_AGENT,), query=None),
     Endpoint("POST", "/a2a/{agent}", a2a_agent, "A2A over JSON-RPC with one agent", "read", _RPC,
              (UNKNOWN_AGENT,), query=rest.A2AQuery, stays=True),
+    Endpoint("POST", "/a2a/{agent}/", a2a_agent_with_slash, "The same as /a2a/{agent}", "read",
+             _RPC, (UNKNOWN_AGENT,), query=rest.A2AQuery, stays=True),
     *rest.endpoints("/a2a/{agent}", "a2a_agent"),
 )  # fmt: skip

@@ -169,14 +169,15 @@ def _tenant(a: Asked) -> str:
 
 
 async def extended_card(a: Asked) -> Result:
-    return card_for(a.call, a.agent_named(_tenant(a)), told_all=True)
+    agent = a.agent_named(_tenant(a))
+    return card(facts(a.call, agent, told_all=True), for_all=a.version == "0.3")
 
 
-def card_for(call: Call, agent: str, *, told_all: bool) -> Json:
+def facts(call: Call, agent: str, *, told_all: bool) -> Facts:
     """What this server says of itself; of its agents only to who may know them."""
     gate = call.gate
     known = {name: gate.drivers.get(name, "") for name in gate.agents}
-    facts = Facts(
+    return Facts(
         url=_own_address(call),
         version=version_of("turnkeeper"),
         needs_token=bool(gate.tokens),
@@ -185,7 +186,6 @@ def card_for(call: Call, agent: str, *, told_all: bool) -> Json:
         agents=known if told_all or not gate.tokens else {},
         default=next(iter(gate.agents), ""),
     )
-    return card(facts)
 
 
 def _own_address(call: Call) -> str:

@@ -25,6 +25,7 @@ from turnkeeper.gateway.answers import JSON, Answer, Headers, Refusal, answer
 from turnkeeper.gateway.asked import read_body
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections import a2a_errors as x
+from turnkeeper.projections.a2a_asked import in_camel_case
 from turnkeeper.projections.a2a_shapes import Json
 
 Params = Callable[[Call, Json], Json]
@@ -137,7 +138,7 @@ def _params(call: Call, body: Json, operation: Operation) -> Json:
     named = {"taskId" if pushes else "id": call.path["id"]} if "id" in call.path else {}
     if "config" in call.path:
         named["id"] = call.path["config"]
-    return {**body, **query, **named}
+    return {**in_camel_case(body), **query, **named}
 
 
 def _number(name: str, given: str) -> int:

@@ -17,6 +17,7 @@ from turnkeeper.gateway.answers import Answer, Refusal, answer
 from turnkeeper.gateway.asked import read_body
 from turnkeeper.gateway.table import Call
 from turnkeeper.projections import a2a_errors as x
+from turnkeeper.projections.a2a_asked import in_camel_case
 from turnkeeper.projections.a2a_shapes import Json, Version
 
 METHODS: dict[str, tuple[Version, Does]] = {
@@ -44,9 +45,13 @@ METHODS: dict[str, tuple[Version, Does]] = {
 }
 
 
+OLD_STREAMS = ("message/stream", "tasks/resubscribe")
+EVENTS = b"text/event-stream; charset=utf-8"
+
+
 @dataclass(frozen=True)
 class _Request:
-    id: str | int
+    id: str | int | None
     method: str
     params: Json
 
@@ -54,6 +59,7 @@ class _Request:
 async def speak(call: Call, agent: str) -> Answer | None:
     """One request, answered; none if it was answered with a stream."""
     id: str | int | None = None
+    whole: Any = None
     try:
         gate = call.gate
         body = await read_body(call.headers, call.receive, gate.max_body_bytes, gate.body_s)
@@ -62,16 +68,25 @@ async def speak(call: Call, agent: str) -> Answer | None:
         id = _id(whole)
         return await _answered(call, _request(whole), agent)
     except x.Wrong as wrong:
-        return answer(200, x.rpc_error(id, wrong))
+        return _refused(id, wrong, whole)
     except TurnkeeperError as refused:
         if refused.entry is FORBIDDEN or isinstance(refused, Refusal):
             raise  # what the door and HTTP itself refuse has a status of its own
-        return answer(200, x.rpc_error(id, x.wrong_of(refused)))
+        return _refused(id, x.wrong_of(refused), whole)
+
+
+def _refused(id: str | int | None, wrong: x.Wrong, whole: Any) -> Answer:
+    """In 0.3 whoever asks for a stream is answered with one, be it for an error alone."""
+    told = answer(200, x.rpc_error(id, wrong))
+    if isinstance(whole, dict) and whole.get("method") in OLD_STREAMS:
+        return Answer(200, b"data: %b\n\n" % told.body, EVENTS)
+    return told
 
 
 async def _answered(call: Call, request: _Request, agent: str) -> Answer | None:
     version, does = _method(request.method, do.version_asked(call, call.query.version))
-    result = await does(Asked(call, request.params, version, agent))
+    params = in_camel_case(request.params) if version == "1.0" else request.params
+    result = await does(Asked(call, params, version, agent))
 
     def wrap(said: Any) -> Json:
         return {"jsonrpc": "2.0", "id": request.id, "result": said}
@@ -99,13 +114,14 @@ def _id(whole: Any) -> str | int | None:
 
 
 def _request(whole: Any) -> _Request:
+    """One without an id is answered like any other, under the id null."""
     if not isinstance(whole, dict):
         raise x.Wrong(x.REQUEST, "the body is not one JSON-RPC request")
     if whole.get("jsonrpc") != "2.0":
         raise x.Wrong(x.REQUEST, "jsonrpc is not “2.0”", field="jsonrpc")
     id, method, params = _id(whole), whole.get("method"), whole.get("params")
-    if id is None:
-        raise x.Wrong(x.REQUEST, "id is missing, or is neither text nor an integer", field="id")
+    if id is None and whole.get("id") is not None:
+        raise x.Wrong(x.REQUEST, "id is neither text nor an integer", field="id")
     if not isinstance(method, str) or not method:
         raise x.Wrong(x.REQUEST, "method is missing, or is not text", field="method")
     if params is not None and not isinstance(params, dict):

@@ -17,6 +17,7 @@ import msgspec
 
 from turnkeeper.core.commands import Accepted, Create
 from turnkeeper.core.errors import (
+    KEY_CONFLICT,
     SESSION_EXISTS,
     SETTLED,
     UNKNOWN_RUN,
@@ -58,9 +59,9 @@ async def find(gate: Gate, task: str, agent: str = "") -> RunRecord:
     except TurnkeeperError as refused:
         if refused.entry is not UNKNOWN_RUN:
             raise
-        raise x.Wrong(x.NOT_FOUND, f"there is no task {task}", taskId=task) from None
+        raise x.Wrong(x.NOT_FOUND, f"the task {task} was not found", taskId=task) from None
     if agent and record.agent != agent:
-        raise x.Wrong(x.NOT_FOUND, f"{agent} has no task {task}", taskId=task)
+        raise x.Wrong(x.NOT_FOUND, f"the task {task} was not found at {agent}", taskId=task)
     return record
 
 
@@ -167,8 +168,8 @@ async def _go_on(gate: Gate, sent: Sent, agent: str) -> Following:
 async def _take(gate: Gate, following: Following, sent: Sent) -> None:
     task = following.task
     key = key_of(sent.id)
-    if key.removeprefix(BY) in {said.id for said in task.history}:
-        return  # it was taken before
+    if _was_taken(task, sent, key.removeprefix(BY)):
+        return
     state = task.status.state
     if state == ASKING:
         await _answer(gate, following, sent, by=key)
@@ -180,6 +181,18 @@ async def _take(gate: Gate, following: Following, sent: Sent) -> None:
             raise _too_late(task)
     else:
         raise _too_late(task)
+
+
+def _was_taken(task: Task, sent: Sent, id: str) -> bool:
+    """Whether this message is in the task already. Another one under its id is a mistake; what an
+    answer said is only known by what it settled."""
+    for said in task.history:
+        if said.role == "user" and said.id == id:
+            if said.text != sent.text and not said.settles:
+                told = f"messageId {sent.id[:80]!r} is that of another message in task {task.id}"
+                raise x.Wrong(x.PARAMS, told, field="message.messageId", code=KEY_CONFLICT.code)
+            return True
+    return False
 
 
 def _too_late(task: Task) -> x.Wrong:

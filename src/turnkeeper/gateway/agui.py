@@ -28,12 +28,15 @@ from turnkeeper.core.errors import (
 )  # fmt: skip
 from turnkeeper.gateway import actions
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.handlers import LAST, cursor_of
+from turnkeeper.gateway.queries import EventsQuery
 from turnkeeper.gateway.reader import Reader
 from turnkeeper.gateway.sse import HEADERS, Stream, send_part
 from turnkeeper.gateway.table import Call, Endpoint, Told
 from turnkeeper.projections import agui_asked as asked
 from turnkeeper.projections.agui import Json, Story, Telling, refusal_of
 from turnkeeper.projections.agui_asked import RunAgentInput
+from turnkeeper.projections.agui_thread import Thread
 
 _encode = msgspec.json.Encoder().encode
 
@@ -104,6 +107,38 @@ class RunStream(Stream):
                 await asyncio.sleep(0)
 
 
+class ThreadStream(Stream):
+    """A session, to one reader, for as long as they read. Each event of the log that is told has
+    its number as the id of the last of its frames."""
+
+    def __init__(self, reader: Reader, after: int, gate: Gate) -> None:
+        super().__init__(reader, gate.keep_alive_s)
+        self._after = after
+        self._thread = Thread(reader.session)
+
+    async def _pump(self, send: Send) -> None:
+        reader = self._reader
+        while events := await reader.next_events():
+            told = b"".join([self._frames(event) for event in events])
+            if told:
+                self._sending = True
+                await send_part(send, told)
+                self._sending = False
+            if reader.cursor < reader.head:
+                await asyncio.sleep(0)
+
+    def _frames(self, event: e.Event) -> bytes:
+        if event.seq <= self._after:
+            self._thread.tell(event)
+            if event.seq < self._after:
+                return b""
+            return frames(self._thread.prelude(event.at))
+        told = self._thread.tell(event)
+        if not told:
+            return b""
+        return frames(told[:-1]) + b"id: %d\n" % event.seq + frames(told[-1:])
+
+
 def frames(told: Sequence[Json]) -> bytes:
     return b"".join([b"data: %b\n\n" % _encode(one) for one in told])
 
@@ -112,6 +147,22 @@ async def send_whole(send: Send, told: Sequence[Json]) -> None:
     """All there is to be told, at once."""
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": frames(told)})
+
+
+async def ag_ui_thread(call: Call) -> None:
+    """From the beginning the log is read, and from the cursor on it is told."""
+    after = cursor_of(call)
+    with call.gate.watcher():
+        reader = await Reader.open(call.gate, call.id, 0)
+        try:
+            if after > reader.head:
+                told = f"the log of session {call.id} ends at {reader.head}; begin again after 0"
+                raise InvalidValue("after", after, told)
+            stream = ThreadStream(reader, after, call.gate)
+            with call.gate.guest(stream):
+                await stream.run(call.receive, call.send)
+        finally:
+            reader.close()
 
 
 # What is asked for ---------------------------------------------------------------------------
@@ -214,5 +265,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST", "/v1/ag-ui/{id}", run_ag_ui_with, "AG-UI: a run with the agent that is named",
         "operate", STREAM, body=RunAgentInput, stays=True,
+    ),
+    Endpoint(
+        "GET", "/v1/sessions/{id}/ag-ui/events", ag_ui_thread,
+        "AG-UI: everything that happens in a session, from a cursor on", "read",
+        {200: Told("text/event-stream", "AG-UI events; an `id` is a cursor to go on from")},
+        (UNKNOWN_SESSION,), query=EventsQuery, headers=LAST, stays=True,
     ),
 )  # fmt: skip

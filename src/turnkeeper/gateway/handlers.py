@@ -26,6 +26,13 @@ from turnkeeper.gateway.sse import Stream, until_gone
 from turnkeeper.gateway.table import Call
 from turnkeeper.observe import diagnosis
 
+LAST = {
+    "Last-Event-ID": (
+        "the number of the last event you have; it goes before `after`",
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    )
+}
+
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 PAGE = b"""Turnkeeper is here.
@@ -66,13 +73,18 @@ async def send(call: Call) -> Answer:
     return answer(202, await actions.send(call.gate, call.id, call.body, call.key))
 
 
-async def events(call: Call) -> None:
-    after: int = call.query.after
+def cursor_of(call: Call) -> int:
+    """Where a stream is to go on from."""
     last = header(call.headers, b"last-event-id")
-    if last is not None:
-        if not last.isascii() or not last.isdigit() or len(last) > 18:
-            raise InvalidValue("Last-Event-ID", last, "give the number of the last event you have")
-        after = int(last)
+    if last is None:
+        return int(call.query.after)
+    if not last.isascii() or not last.isdigit() or len(last) > 18:
+        raise InvalidValue("Last-Event-ID", last, "give the number of the last event you have")
+    return int(last)
+
+
+async def events(call: Call) -> None:
+    after = cursor_of(call)
     with call.gate.watcher():
         reader = await Reader.open(call.gate, call.id, after)
         stream = Stream(reader, call.gate.keep_alive_s)

@@ -252,8 +252,7 @@ class RetrieveQuery(NoQuery, forbid_unknown_fields=True, kw_only=True):
     stream: bool = False
     starting_after: int = -1
     include_obfuscation: bool = False
-    include: list[str] = msgspec.field(default_factory=list)
-    include_: list[str] = msgspec.field(default_factory=list, name="include[]")
+    include: list[str] = msgspec.field(default_factory=list, name="include[]")
 
 
 async def get_response(call: Call) -> Answer | None:
@@ -293,8 +292,7 @@ class ItemsQuery(NoQuery, forbid_unknown_fields=True, kw_only=True):
     limit: int = 20
     order: str = "desc"
     after: str = ""
-    include: list[str] = msgspec.field(default_factory=list)
-    include_: list[str] = msgspec.field(default_factory=list, name="include[]")
+    include: list[str] = msgspec.field(default_factory=list, name="include[]")
 
 
 async def list_input_items(call: Call) -> Answer:

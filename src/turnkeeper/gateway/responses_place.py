@@ -65,11 +65,13 @@ class Following:
             reader = await Reader.open(gate, spot.session, after)
         except InvalidValue:
             raise unknown(spot.response, spot.field) from None
+        following = None
         try:
-            return await cls._begin(reader, spot, tape)
-        except BaseException:
-            reader.close()
-            raise
+            following = await cls._begin(reader, spot, tape)
+        finally:
+            if following is None:
+                reader.close()
+        return following
 
     @classmethod
     async def _begin(cls, reader: Reader, spot: Spot, tape: Tape) -> Following:

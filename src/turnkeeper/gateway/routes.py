@@ -31,12 +31,6 @@ KEY = {
         {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"},
     )
 }
-LAST = {
-    "Last-Event-ID": (
-        "the number of the last event you have; it goes before `after`",
-        {"type": "string", "pattern": "^[0-9]{1,18}$"},
-    )
-}
 
 SESSION = {"get_session": "id", "send": "id", "events": "id"}
 RUN = {
@@ -71,7 +65,7 @@ TABLE: tuple[Endpoint, ...] = (
         "GET", "/v1/sessions/{id}/events", h.events,
         "Everything that happens in a session, from a cursor on", "read",
         {200: Told("text/event-stream", "events, each with its `seq` as id and its JSON as data")},
-        (UNKNOWN_SESSION,), query=q.EventsQuery, headers=LAST, stays=True,
+        (UNKNOWN_SESSION,), query=q.EventsQuery, headers=h.LAST, stays=True,
     ),
     Endpoint(
         "GET", "/v1/runs", h.list_runs, "The runs, the newest first", "read",

@@ -22,6 +22,11 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 PAGE = 50
 PAGE_MAX = 100
+KINDS = ("text", "data", "file")
+FREE = ("metadata", "data")
+"""Fields in which people may say what they like."""
+DEPTH = 8
+"""Nothing of the protocol's own is deeper."""
 USERS = ("user", "ROLE_USER", 1)
 
 _TEXT_MEDIA = re.compile(r"text/.+|application/json|text")
@@ -44,6 +49,7 @@ class _Part(_Camel, kw_only=True):
     raw: Any = None
     url: Any = None
     file: Any = None
+    kind: str | None = None
     media_type: str | None = None
 
 
@@ -160,7 +166,7 @@ def read_sent(params: Json, version: Version) -> Sent:
     named = (said.metadata or {}).get("agent") or (message.metadata or {}).get("agent") or ""
     return Sent(
         id=message.message_id,
-        text=_text(message.parts),
+        text=_text(message.parts, version),
         data=tuple(part.data for part in message.parts if part.data is not None),
         context=message.context_id or "",
         task=message.task_id or "",
@@ -233,6 +239,27 @@ def read_decision(sent: Sent) -> Decision | None:
     return Decision(word in ALLOW, found["name"] or "", (found["note"] or "").strip())
 
 
+def in_camel_case(params: Json, depth: int = 0) -> Json:
+    """The same with the usual names: in ProtoJSON a field may have the name of its definition, too
+    (`task_id` for `taskId`). What is not of the protocol is left as it is."""
+    return {_camel(name): _inside(name, value, depth) for name, value in params.items()}
+
+
+def _inside(name: str, value: Any, depth: int) -> Any:
+    if name in FREE or depth >= DEPTH:
+        return value
+    if isinstance(value, dict):
+        return in_camel_case(value, depth + 1)
+    if isinstance(value, list):
+        return [in_camel_case(one, depth + 1) if isinstance(one, dict) else one for one in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest) if first else name
+
+
 # How it is read ------------------------------------------------------------------------------
 
 
@@ -255,7 +282,7 @@ def _id(given: object, field: str) -> str:
     return given
 
 
-def _text(parts: list[_Part]) -> str:
+def _text(parts: list[_Part], version: Version) -> str:
     """What the agent is told: text as it is, data as JSON. It cannot be given files."""
     if not parts:
         raise x.Wrong(x.PARAMS, "message.parts is empty", field="message.parts")
@@ -263,6 +290,9 @@ def _text(parts: list[_Part]) -> str:
     for i, part in enumerate(parts):
         field = f"message.parts[{i}]"
         media = (part.media_type or "text").partition(";")[0].strip().lower()
+        if part.kind not in (KINDS if version == "0.3" else (None, *KINDS)):
+            what = f"{field}.kind is {part.kind!r:.40}; give text or data"
+            raise x.Wrong(x.PARAMS, what, field=f"{field}.kind")
         if part.raw is not None or part.url is not None or part.file is not None:
             raise x.Wrong(x.CONTENT, f"{field} is a file; send text or data", field=field)
         if not _TEXT_MEDIA.fullmatch(media):

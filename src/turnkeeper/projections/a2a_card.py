@@ -1,8 +1,8 @@
 """The agent card: what a Turnkeeper says of itself to A2A clients.
 
 Decides what is told to everybody, and what only to who has a token. It must not know who asks.
-Invariant: without a token nobody learns which agents there are, unless none is needed; the card can
-be read by clients of both versions.
+Invariant: without a token nobody learns which agents there are, unless none is needed; whoever does
+not say that it speaks 1.0 gets a card that clients of 0.3 can read too.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     default: str = ""
 
 
-def card(facts: Facts) -> Json:
-    """The card, in the form of 1.0 with what 0.3 wants beside it."""
+def card(facts: Facts, *, for_all: bool) -> Json:
+    """The card in the form of 1.0; `for_all`: with what 0.3 wants beside it."""
     base = f"{facts.url}/a2a" + (f"/{quote(facts.agent, safe='')}" if facts.agent else "")
     about = f"The agent {facts.agent}" if facts.agent else "Agents"
     found: Json = {
@@ -55,13 +55,18 @@ def card(facts: Facts) -> Json:
         "defaultInputModes": INPUT,
         "defaultOutputModes": OUTPUT,
         "skills": _skills(facts),
-        "protocolVersion": "0.3.0",
-        "url": base,
-        "preferredTransport": "JSONRPC",
+    }  # fmt: skip
+    if facts.needs_token:
+        found |= _security(for_all=for_all)
+    return {**found, **_for_old(base)} if for_all else found
+
+
+def _for_old(base: str) -> Json:
+    return {
+        "protocolVersion": "0.3.0", "url": base, "preferredTransport": "JSONRPC",
         "additionalInterfaces": [{"url": base, "transport": "JSONRPC"}],
         "supportsAuthenticatedExtendedCard": True,
     }  # fmt: skip
-    return {**found, **_security()} if facts.needs_token else found
 
 
 def _interfaces(base: str) -> Sequence[Json]:
@@ -89,16 +94,13 @@ def _skill(name: str, driver: str, facts: Facts) -> Json:
     return {"id": name, "name": name, "description": told, "tags": tags}
 
 
-def _security() -> Json:
+def _security(*, for_all: bool) -> Json:
     """In 1.0 a scheme is an object by its kind; in 0.3 the same things are beside it."""
     told = "the token in the server's data directory, or another that its operator has made"
-    return {
-        "securitySchemes": {
-            BEARER: {
-                "httpAuthSecurityScheme": {"scheme": SCHEME, "description": told},
-                "type": "http", "scheme": SCHEME, "description": told,
-            }
-        },
-        "securityRequirements": [{"schemes": {BEARER: {"list": []}}}],
-        "security": [{BEARER: []}],
-    }  # fmt: skip
+    about = {"scheme": SCHEME, "description": told}
+    scheme: Json = {"httpAuthSecurityScheme": about}
+    found: Json = {"securityRequirements": [{"schemes": {BEARER: {"list": []}}}]}
+    if for_all:
+        scheme |= {"type": "http", **about}
+        found["security"] = [{BEARER: []}]
+    return {"securitySchemes": {BEARER: scheme}, **found}

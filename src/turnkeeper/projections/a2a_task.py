@@ -36,6 +36,8 @@ class Said(msgspec.Struct, frozen=True):
     text: str
     data: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    settles: bool = False
+    """It has answered a question."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -163,7 +165,7 @@ class Task:
         if data.by.startswith(BY):
             said = "allow" if data.decision == "allowed" else "deny"
             text = f"{said} {data.approval}" + (f"\n{data.note}" if data.note else "")
-            self.history.append(Said(data.by.removeprefix(BY), "user", text))
+            self.history.append(Said(data.by.removeprefix(BY), "user", text, settles=True))
 
     def _end(self, data: e.RunEnded, at: float, news: _News) -> None:
         if not self._text and data.text and data.outcome.kind is Kind.COMPLETED:

@@ -61,7 +61,7 @@ class Telling:
         told: list[Json] = [{"type": "RUN_STARTED", **own, "metadata": {"turnkeeper": about}}]
         if self._speech is not None:
             told += _opening(*self._speech)
-        return _timed(told, at)
+        return timed(told, at)
 
     def go_on_as(self, run: str) -> list[Json]:
         """The message was given back to the queue: this is its next run."""
@@ -96,7 +96,7 @@ class Telling:
                 told = self._end(event, data)
             case _:
                 told = []
-        return _timed(told, event.at)
+        return timed(told, event.at)
 
     def interrupt(self, asked: Sequence[e.ApprovalRequested], at: float) -> list[Json]:
         """These questions have to be answered first."""
@@ -105,7 +105,7 @@ class Telling:
         self.is_over = True
         outcome = {"type": "interrupt", "interrupts": interrupts}
         told.append({"type": "RUN_FINISHED", **self._own(), "outcome": outcome})
-        return _timed(told, at)
+        return timed(told, at)
 
     def _interrupt(self, asked: e.ApprovalRequested) -> Json:
         call = self._calls.asked.get(asked.approval)
@@ -268,6 +268,6 @@ def _result(call: Call, output: str, *, ok: bool) -> Json:
     return {"type": "TOOL_CALL_RESULT", **own, "content": output, "metadata": about}
 
 
-def _timed(told: list[Json], at: float) -> list[Json]:
+def timed(told: list[Json], at: float) -> list[Json]:
     stamp = int(at * 1000)
     return [{**one, "timestamp": stamp} for one in told]

@@ -34,6 +34,16 @@ class ConversationParam(Asked, kw_only=True):
     id: Name
 
 
+class Reasoning(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
+    effort: Short | None = None
+    summary: Short | None = None
+    generate_summary: Short | None = None
+    context: Short | None = None
+    mode: Short | None = None
+
+
 class Options(Asked, kw_only=True):
     """What OpenAI's API has no word for. With `on_disconnect` = cancel, the run is stopped if
     whoever waits for it leaves."""
@@ -60,7 +70,7 @@ class NewResponse(Asked, kw_only=True):
     # told back, and nothing else
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    reasoning: dict[str, Any] | None = None
+    reasoning: Reasoning | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     service_tier: Short | None = None
@@ -133,6 +143,8 @@ def check(asked: NewResponse) -> None:
     if asked.previous_response_id is not None and asked.conversation is not None:
         told = "give previous_response_id or conversation, not both"
         raise InvalidValue("conversation", asked.conversation_id, told)
+    if "\0" in asked.options.cwd:
+        raise InvalidValue("turnkeeper.cwd", asked.options.cwd, "a folder's name has no NUL")
     if asked.metadata and ASKED in asked.metadata:
         raise InvalidValue("metadata", ASKED, "this name is taken; use another")
 
@@ -162,7 +174,7 @@ class Echo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     background: bool = False
     temperature: float = 1.0
     top_p: float = 1.0
-    reasoning: dict[str, Any] = {}
+    reasoning: Reasoning = Reasoning()
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
     service_tier: str = "default"
@@ -176,7 +188,7 @@ class Echo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         text: Json = {"format": {"type": "text"}}
         if self.verbosity is not None:
             text["verbosity"] = self.verbosity
-        reasoning = {"effort": None, "summary": None, **self.reasoning}
+        reasoning = {"effort": None, "summary": None, **msgspec.to_builtins(self.reasoning)}
         told = {name: getattr(self, name) for name in self.__struct_fields__}
         del told["verbosity"]
         return {

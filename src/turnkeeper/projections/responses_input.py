@@ -75,7 +75,7 @@ def _text(blocks: list[tuple[str, str]]) -> str:
 def _item(
     item: dict[str, Any], where: str, blocks: list[tuple[str, str]], answers: list[Answer]
 ) -> None:
-    kind = item.get("type", "message")
+    kind = item.get("type") or "message"
     if kind == "message":
         role = item.get("role")
         if role not in ROLES:
@@ -83,7 +83,7 @@ def _item(
         blocks.append((role, _content(item.get("content"), f"{where}.content")))
     elif kind == "mcp_approval_response":
         answers.append(_answer(item, where))
-    elif kind not in ITS_OWN:
+    elif not isinstance(kind, str) or kind not in ITS_OWN:
         told = "send messages, or mcp_approval_response"
         raise not_offered(f"{where}.type", f"an agent is not told {str(kind)[:80]!r}; {told}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ BAD_PARAMS: list[tuple[str, dict[str, Any], int, str]] = [
     ("message/send", {"message": {"messageId": "m", "role": "user", "kind": "message",
                                   "parts": [{"kind": "file", "file": {"uri": "x"}}]}},
      -32005, "message.parts[0]"),
+    ("message/send", {"message": {"messageId": "m", "role": "user", "kind": "message",
+                                  "parts": [{"kind": "smell", "text": "x"}]}},
+     -32602, "message.parts[0].kind"),
     ("GetTask", {}, -32602, "id"),
     ("GetTask", {"id": ""}, -32602, "id"),
     ("GetTask", {"id": "r_nope"}, -32001, ""),
@@ -86,7 +90,8 @@ BAD_BODIES: list[tuple[bytes, int, object]] = [
     (b"7", -32600, None),
     (b'{"jsonrpc": "1.0", "id": 5, "method": "GetTask"}', -32600, 5),
     (b'{"id": "x", "method": "GetTask"}', -32600, "x"),
-    (b'{"jsonrpc": "2.0", "method": "GetTask"}', -32600, None),
+    (b'{"jsonrpc": "2.0", "method": "GetTask"}', -32602, None),
+    (b'{"jsonrpc": "2.0", "method": "Dance", "id": null}', -32601, None),
     (b'{"jsonrpc": "2.0", "id": {}, "method": "GetTask"}', -32600, None),
     (b'{"jsonrpc": "2.0", "id": 1.5, "method": "GetTask"}', -32600, None),
     (b'{"jsonrpc": "2.0", "id": true, "method": "GetTask"}', -32600, None),
@@ -167,6 +172,36 @@ def test_over_plain_http_errors_have_their_status_and_their_reason(tmp_path: Pat
 async def wrong_media(at: Served) -> Any:
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/plain"}
     return await at.http.post(f"{at.url}/a2a/message:send", content=b"{}", headers=headers)
+
+
+def test_names_may_be_written_as_in_the_definition_of_the_protocol(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path) as at:
+            message = {"message_id": "m", "role": "ROLE_USER", "context_id": "here",
+                       "parts": [{"text": "hi", "media_type": "text/plain"}],
+                       "metadata": {"as_it_is": 1}}  # fmt: skip
+            asked = {"message": message, "configuration": {"return_immediately": True}}
+            for told in (
+                (await at.rpc("SendMessage", asked))["result"],
+                (await at.post("/a2a/message:send", asked)).json(),
+            ):
+                assert told["task"]["contextId"] == "here"
+                assert told["task"]["history"][0]["messageId"] == "m"
+
+    play(scene)
+
+
+def test_in_0_3_a_stream_that_is_refused_is_answered_with_a_stream(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path) as at:
+            asked = {"jsonrpc": "2.0", "id": 3, "method": "tasks/resubscribe",
+                     "params": {"id": "r_nope"}}  # fmt: skip
+            told = await at.post("/a2a", asked)
+            assert told.headers["content-type"].startswith("text/event-stream")
+            error = json.loads(told.text.removeprefix("data: "))
+            assert (error["id"], error["error"]["code"]) == (3, -32001)
+
+    play(scene)
 
 
 def test_unknown_fields_are_passed_over(tmp_path: Path) -> None:

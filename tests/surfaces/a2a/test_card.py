@@ -11,7 +11,8 @@ from a2a.client.auth import AuthInterceptor, InMemoryContextCredentialStore
 from a2a.client.card_resolver import parse_agent_card
 from a2a.client.client import ClientCallContext
 from a2a.compat.v0_3.types import AgentCard as OldCard
-from a2a.types import GetExtendedAgentCardRequest
+from a2a.types import AgentCard, GetExtendedAgentCardRequest
+from google.protobuf.json_format import ParseDict
 
 from tests.surfaces.a2a.bench import TOKEN, play, serving
 from tests.surfaces.a2a.reading import Way, client, message, state
@@ -46,10 +47,9 @@ def test_without_a_token_the_card_says_where_and_how_but_not_who(tmp_path: Path)
 def test_with_a_token_the_extended_card_has_the_agents_as_skills(tmp_path: Path, way: Way) -> None:
     async def scene() -> None:
         agents = {"payroll": DemoAgent(), "legal": DemoAgent()}
-        async with serving(tmp_path, agents) as at:
-            async with client(at.url, TOKEN, way) as talk:
-                found = await talk.get_extended_agent_card(GetExtendedAgentCardRequest())
-                assert [skill.id for skill in found.skills] == ["payroll", "legal"]
+        async with serving(tmp_path, agents) as at, client(at.url, TOKEN, way) as talk:
+            found = await talk.get_extended_agent_card(GetExtendedAgentCardRequest())
+            assert [skill.id for skill in found.skills] == ["payroll", "legal"]
 
     play(scene)
 
@@ -94,7 +94,7 @@ def test_the_card_is_told_under_a_name_of_this_server_only(tmp_path: Path) -> No
 
 def test_clients_of_0_3_can_read_the_card_too() -> None:
     facts = Facts(url="https://x", version="1", needs_token=True, pushes=True)
-    found = OldCard.model_validate(card(facts))
+    found = OldCard.model_validate(card(facts, for_all=True))
     assert found.url == "https://x/a2a"
     assert found.protocol_version == "0.3.0"
     assert found.preferred_transport == "JSONRPC"
@@ -102,10 +102,26 @@ def test_clients_of_0_3_can_read_the_card_too() -> None:
     assert found.security == [{"bearer": []}]
 
 
+def test_a_client_that_says_it_speaks_1_0_gets_a_card_of_1_0_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path) as at:
+            new = await at.http.get(at.url + CARD, headers={"A2A-Version": "1.0"})
+            ParseDict(new.json(), AgentCard())
+            old = await at.http.get(at.url + CARD)
+            assert old.json()["protocolVersion"] == "0.3.0"
+            assert old.headers["etag"] != new.headers["etag"]
+            told = await at.rpc("GetExtendedAgentCard", {}, a2a_version="1.0")
+            ParseDict(told["result"], AgentCard())
+
+    play(scene)
+
+
 def test_a_server_without_tokens_tells_its_agents_to_everybody() -> None:
     facts = Facts(url="http://x", version="1", needs_token=False, pushes=False,
                   agents={"demo": "demo"}, default="demo")  # fmt: skip
-    found = card(facts)
+    found = card(facts, for_all=True)
     assert [skill["id"] for skill in found["skills"]] == ["demo"]
     assert "securitySchemes" not in found
     assert found["capabilities"]["pushNotifications"] is False

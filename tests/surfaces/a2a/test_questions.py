@@ -101,6 +101,8 @@ def test_words_that_could_mean_anything_settle_nothing(tmp_path: Path) -> None:
             task = await asked(talk)
             for said in ("Yes, but not that one", "maybe", "allow everything", "no idea"):
                 assert state(await tell(talk, task.id, said)) == "input-required"
+            with pytest.raises(InvalidParamsError, match="another message"):
+                await tell(talk, task.id, "allow", id=task.history[0].message_id)
             (question,) = await questions(at)
             assert question.state == "open"
             assert text(await tell(talk, task.id, "deny")).endswith(DENIED)

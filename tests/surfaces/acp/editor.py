@@ -120,7 +120,7 @@ def environ(**more: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def editor(
-    *arguments: str | Path, answer: Answer = allow, greet: bool = True, **env: str
+    *arguments: str | Path, answer: Answer = allow, **env: str
 ) -> AsyncIterator[Editor]:
     """An editor with `turnkeeper acp ARGUMENTS`."""
     one: Any = Editor(answer)
@@ -130,9 +130,8 @@ async def editor(
         transport_kwargs=options, observers=[one.observe],
     ) as (_, process):  # fmt: skip
         one.process = process
-        if greet:
-            async with asyncio.timeout(SOON_S):
-                await one.conn.initialize(protocol_version=1)
+        async with asyncio.timeout(SOON_S):
+            await one.conn.initialize(protocol_version=1)
         yield one
 
 
@@ -154,7 +153,7 @@ def play(
     asyncio.run(act())
 
 
-async def refused(asking: Awaitable[Any]) -> acp.RequestError:
+async def refused(asking: Awaitable[Any]) -> Any:
     """How it was refused."""
     try:
         async with asyncio.timeout(SOON_S):

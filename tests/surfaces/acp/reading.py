@@ -6,6 +6,8 @@ the stop reason; or "error", the outcome in its data, and the reason.
 
 from __future__ import annotations
 
+from typing import Any
+
 import acp
 
 from tests.surfaces.acp.editor import Answer, Editor, allow, editor
@@ -37,4 +39,5 @@ async def read_in(one: Editor, session: str, text: str) -> Words:
     try:
         return (await one.prompt(session, text),)
     except acp.RequestError as error:
-        return ("error", error.data["outcome"], error.data["reason"])
+        data: Any = error.data
+        return ("error", data["outcome"], data["reason"])

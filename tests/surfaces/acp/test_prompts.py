@@ -157,7 +157,7 @@ def test_a_cancel_stops_what_runs_and_what_waits_here() -> None:
         second = asyncio.ensure_future(one.prompt(session, "hello"))
         await until(lambda: _queued(home, session))
         await one.conn.cancel(session_id=session)
-        assert await asyncio.gather(first, second) == ["cancelled", "cancelled"]
+        assert set(await asyncio.gather(first, second)) == {"cancelled"}
 
     play(scene)
 

@@ -139,9 +139,8 @@ def test_an_editor_that_cannot_ask_leaves_it_to_others() -> None:
 def test_two_editors_are_both_asked_by_the_runs_they_started() -> None:
     async def scene(home: House, one: Editor) -> None:
         first, second = await one.new(), await one.new()
-        assert await asyncio.gather(one.prompt(first, "ask"), one.prompt(second, "ask")) == [
-            "end_turn", "end_turn",
-        ]  # fmt: skip
+        told = await asyncio.gather(one.prompt(first, "ask"), one.prompt(second, "ask"))
+        assert set(told) == {"end_turn"}
         assert len(one.asked) == 2
 
     play(scene)

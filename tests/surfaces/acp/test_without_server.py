@@ -16,7 +16,7 @@ Scene = Callable[[Editor], Coroutine[Any, Any, None]]
 def play(data: Path, scene: Scene, *arguments: str, **options: Any) -> None:
     async def act() -> None:
         async with asyncio.timeout(100):
-            given = ("--data", data, "--agent", "demo", *arguments)
+            given = ("--data", str(data), "--agent", "demo", *arguments)
             async with editor(*given, **options) as one:
                 await scene(one)
 

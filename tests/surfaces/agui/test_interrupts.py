@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.house import House
+from tests.gateway.house import House, until
 from tests.surfaces.agui.page import Page, kinds, last_words, play, text
+from turnkeeper.core import signals as s
+from turnkeeper.testing.script import Ask, Emit, Script
+from turnkeeper.testing.scripted import ScriptedAgent
 
 
 async def interrupted(one: Page, thread: str = "t", run: str = "r") -> Any:
@@ -157,3 +160,46 @@ def test_a_run_that_is_stopped_while_it_asks_is_cancelled_for_who_comes_back() -
         assert last_words(told) == ("RUN_ERROR", "TK-507")
 
     play(scene)
+
+
+def asking_two(*, wait: bool) -> dict[str, ScriptedAgent]:
+    """It asks for two things; one after the other, or both at once."""
+    steps = (
+        Emit((s.Text("both? "),)),
+        Ask("q1", "one", wait),
+        Ask("q2", "two"),
+        Emit((s.Text("done"), s.Finished("end_turn"))),
+    )
+    return {"demo": ScriptedAgent(lambda run: Script(steps=steps))}
+
+
+def test_questions_that_come_one_after_the_other_interrupt_one_after_the_other() -> None:
+    async def scene(home: House, one: Page) -> None:
+        first = await interrupted(one)
+        told = await one.run("t", "r2", "ask", **answer(first))
+        assert last_words(told) == ("RUN_FINISHED", "interrupt")
+        (second,) = told[-1].outcome.interrupts
+        assert second.metadata["turnkeeper"]["tool"] == "two"
+        told = await one.run("t", "r3", "ask", **answer(second))
+        assert text(told) == "done"
+
+    play(scene, agents=asking_two(wait=True))
+
+
+def test_questions_that_are_open_together_are_one_interrupt() -> None:
+    async def scene(home: House, one: Page) -> None:
+        await one.run("t", "r", "ask")
+        await until(lambda: _open(home, 2))
+        told = await one.run("t", "r", "ask")
+        questions = told[-1].outcome.interrupts
+        assert [each.metadata["turnkeeper"]["tool"] for each in questions] == ["one", "two"]
+        resume = [answer(each)["resume"][0] for each in questions]
+        told = await one.run("t", "r2", "ask", resume=resume)
+        assert text(told) == "done"
+        assert "TOOL_CALL_START" not in kinds(told)
+
+    play(scene, agents=asking_two(wait=False))
+
+
+async def _open(home: House, count: int) -> bool:
+    return len((await home.get("/v1/approvals?state=open"))["items"]) == count

@@ -64,7 +64,9 @@ def test_metadata_and_harmless_parameters_are_told_back_also_later() -> None:
             text={"format": {"type": "text"}, "verbosity": "low"}, store=True, tools=[],
             tool_choice="auto", include=["reasoning.encrypted_content"], top_logprobs=0,
         )  # fmt: skip
-        again = await client.responses.retrieve(made.id)
+        again = await client.responses.retrieve(
+            made.id, include=["reasoning.encrypted_content", "message.output_text.logprobs"]
+        )
         assert again.to_dict() == made.to_dict()
         assert made.metadata == {"ticket": "4711"}
         assert (made.temperature, made.top_p, made.truncation) == (0.3, 0.5, "auto")

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnkeeper.core import events as e
+from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import REASONS, WORDS, Kind, Outcome, Seen
 from turnkeeper.projections.responses import Story, message_named, response_id
+from turnkeeper.projections.responses_input import Said
+from turnkeeper.projections.responses_input import read as read_input
 from turnkeeper.projections.responses_items import Tape, approval_of, question_id
 
 END = Outcome(Kind.COMPLETED, "end_turn", "", Seen(), 9.0)
@@ -67,6 +70,39 @@ def read(frames: bytes) -> list[dict[str, Any]]:
         assert kind == b"event: " + event["type"].encode()
         found.append(event)
     return found
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4)
+    | st.sampled_from(["user", "message", "input_text", "mcp_approval_response", "mcpr_1.1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["type", "role", "content", "text", "approve", "approval_request_id"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["type", "role", "content", "approve", "approval_request_id"]), JSON
+        ),
+        max_size=4,
+    )
+)
+def test_whatever_is_given_as_input_is_understood_or_refused_by_its_place(given: Any) -> None:
+    said, place = understood(given)
+    assert place.startswith("input") if said is None else bool(said.text) != bool(said.answers)
+
+
+def understood(given: Any) -> tuple[Said | None, str]:
+    """What the input says, or where it is refused."""
+    try:
+        return read_input(given, None), ""
+    except TurnkeeperError as refused:
+        return None, str(refused.fields["field"])
 
 
 @st.composite
