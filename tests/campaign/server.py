@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from tests.campaign.plain import Address, NoAnswer, ask
 from tests.campaign.records import Kill, Record, Start, Stop
+from tests.helpers.ports import free_port
 from turnkeeper.place import Place
 
 REPO = Path(__file__).parents[2]
@@ -106,20 +105,6 @@ class Server:
 
     def last_words(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-
-
-def free_port() -> int:
-    """One that no connection gets by chance: a client that tries a closed port of that range again
-    and again is sooner or later connected to itself, and then the port is taken."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.SystemRandom().randrange(lowest // 2, lowest)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def living_with(mark: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.house import House, house, started, tk, wait_said
+from tests.helpers.ports import free_port
 from tests.helpers.terminal import COMMAND, TIMEOUT_S, terminal
 from turnkeeper.core.events import RunEnded, decode
 
@@ -151,15 +152,16 @@ def test_a_turn_that_the_server_ends_when_it_goes_is_told_as_that(tmp_path: Path
 
 
 def test_a_server_that_was_killed_and_is_back_tells_how_it_ended(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with house(data) as first:
-        port = first.url.rpartition(":")[2]
-        with started("run", "--data", data, "--session", "kept", "stall after 2") as process:
-            wait_said(process, "word 2")
-            first.process.kill()
-            first.process.wait(TIMEOUT_S)
-            wait_said(process, "it is tried again", "stderr")
-            with house(data, "--port", port):
-                _, told = process.communicate(timeout=TIMEOUT_S)
-            assert process.returncode == 125
-            assert b"lost: TK-401" in told
+    data, port = tmp_path / "data", str(free_port())
+    with (
+        house(data, "--port", port) as first,
+        started("run", "--data", data, "--session", "kept", "stall after 2") as process,
+    ):
+        wait_said(process, "word 2")
+        first.process.kill()
+        first.process.wait(TIMEOUT_S)
+        wait_said(process, "it is tried again", "stderr")
+        with house(data, "--port", port):
+            _, told = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 125
+        assert b"lost: TK-401" in told

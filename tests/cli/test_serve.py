@@ -156,10 +156,13 @@ def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) 
 
 def test_draining_waits_for_what_runs_and_takes_nothing_new(tmp_path: Path) -> None:
     with house(tmp_path / "data", "--drain") as there:
-        run = there.send("s", "tool 3")
-        there.wait_phase(run, "tool")
+        run = there.send("s", "ask")
+        there.wait_phase(run, "approval")
         there.process.send_signal(signal.SIGTERM)
         wait_until("it is closing", lambda: status_of(f"{there.url}/readyz") == 503)
+        token = {"TURNKEEPER_TOKEN": (there.data / "token").read_text().strip()}
+        asked = f"a{run.removeprefix('r')}.1"
+        assert tk("approve", "--server", there.url, asked, env=token).returncode == 0
         assert there.process.wait(TIMEOUT_S) == 0
     (kept,) = tk_json("ps", "-a", data=tmp_path / "data")["items"]
     assert kept["outcome"]["kind"] == "completed"

@@ -30,11 +30,13 @@ TOKEN = "a-token-for-tests"
 class Gateway:
     """A dispatcher in this process, and the server before it, which can be replaced."""
 
-    def __init__(self, system: compose.System, tokens: Mapping[str, Scope], options: Any) -> None:
+    def __init__(
+        self, system: compose.System, tokens: Mapping[str, Scope], port: int, options: Any
+    ) -> None:
         self.system = system
         self._tokens = tokens
         self._options = options
-        self.server = self._make()
+        self.server = self._make(port)
 
     @property
     def url(self) -> str:
@@ -44,7 +46,7 @@ class Gateway:
     def port(self) -> int:
         return self.server.port
 
-    def _make(self, port: int = 0) -> Server:
+    def _make(self, port: int) -> Server:
         system = self.system
         gate = Gate(system.dispatcher, system.agents, tokens=self._tokens, **self._options)
         return Server(gate, "127.0.0.1", port)
@@ -55,7 +57,7 @@ class Gateway:
     async def stop(self) -> None:
         await self.server.stop(5.0)
 
-    async def start_again(self, port: int = 0) -> None:
+    async def start_again(self, port: int) -> None:
         """Another server over the same dispatcher."""
         self.server = self._make(port)
         await self.server.start()
@@ -65,12 +67,13 @@ class Gateway:
 async def gateway(
     agents: Mapping[str, Agent] | None = None,
     tokens: Mapping[str, Scope] | None = None,
+    port: int = 0,
     **options: Any,
 ) -> AsyncIterator[Gateway]:
     made = {"demo": DemoAgent(pace_s=0.001, ready_after_s=0.0)} if agents is None else agents
     system = compose.in_memory(dict(made), {})
     await system.dispatcher.start()
-    found = Gateway(system, {TOKEN: "admin"} if tokens is None else tokens, options)
+    found = Gateway(system, {TOKEN: "admin"} if tokens is None else tokens, port, options)
     await found.start()
     try:
         yield found

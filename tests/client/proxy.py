@@ -9,6 +9,8 @@ import struct
 from types import TracebackType
 from typing import Self
 
+from tests.helpers.ports import free_port
+
 
 class Pair:
     """One connection through the proxy."""
@@ -44,7 +46,7 @@ class Proxy:
         self._tls = tls
         self.target = target
         """The server's port; it may change, as when a server is started anew."""
-        self.port = 0
+        self.port = free_port()
         self.pairs: set[Pair] = set()
         self.opened = 0
         self.new_budget: int | None = None
@@ -85,7 +87,6 @@ class Proxy:
         self._server = await asyncio.start_server(
             self._accept, "127.0.0.1", self.port, ssl=self._tls
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def deaf(self) -> None:
         """Nobody listens any more: connections are refused by the kernel."""

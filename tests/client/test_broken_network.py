@@ -20,7 +20,8 @@ from tests.client.harness import (
     wait_until,
 )
 from tests.client.proxy import Proxy
-from tests.http.peer import Call, peer, refused_port
+from tests.helpers.ports import free_port, refused_port
+from tests.http.peer import Call, peer
 from turnkeeper.client import AnyEvent, Client, Options
 from turnkeeper.core.errors import NOT_TURNKEEPER, UNREACHABLE, TurnkeeperError
 from turnkeeper.core.outcome import Kind
@@ -111,8 +112,8 @@ def test_a_server_that_is_restarted_is_gone_on_with_where_it_was() -> None:
     """Several servers, one after the other, on the same port and the same dispatcher."""
 
     async def body() -> None:
-        async with gateway() as place, client(place.url) as c:
-            port = place.port
+        port = free_port()
+        async with gateway(port=port) as place, client(place.url) as c:
             session = await c.create_session("demo")
             seen: list[AnyEvent] = []
             watching = asyncio.create_task(collect(c.events(session.id), seen))
@@ -220,7 +221,7 @@ def test_a_question_is_asked_again_until_the_server_is_there() -> None:
 
 def test_a_question_to_a_server_that_stays_away_ends_within_its_bound() -> None:
     async def body() -> None:
-        options = replace(QUICK, request_s=0.3)
+        options = replace(QUICK, request_s=1.0)
         url = f"http://127.0.0.1:{refused_port()}"
         async with client(url, options) as c:
             with pytest.raises(TurnkeeperError, match=r"TK-531.*no connection") as told:
@@ -243,6 +244,22 @@ def test_a_question_that_is_taken_and_not_answered_ends_within_its_bound() -> No
                 for doing in (c.agents(), c.create_session("demo", id="x"), c.session("x")):
                     with pytest.raises(TurnkeeperError, match=r"TK-531.*0\.3 s \(request_s\)"):
                         await doing
+
+    run(body)
+
+
+def test_why_the_tries_before_it_failed_is_told_where_the_last_one_is_broken_off() -> None:
+    async def body() -> None:
+        async with gateway() as place, Proxy(place.port) as proxy:
+            proxy.deaf()
+            async with client(proxy.url, replace(QUICK, request_s=2.0)) as c:
+                asking = asyncio.create_task(c.agents())
+                await wait_until(lambda: c.trouble is not None)
+                proxy.stall()
+                await proxy.listen()
+                told = r"TK-531.*2 s \(request_s\); before that, .*no connection"
+                with pytest.raises(TurnkeeperError, match=told):
+                    await asking
 
     run(body)
 
@@ -365,7 +382,7 @@ def test_connecting_has_a_deadline_of_its_own() -> None:
     async def body() -> None:
         async with gateway() as place, Proxy(place.port) as proxy:
             proxy.stall()
-            options = replace(QUICK, connect_s=0.2, answer_s=0.2, request_s=0.5)
+            options = replace(QUICK, connect_s=0.5, answer_s=0.5, request_s=1.5)
             async with client(proxy.url, options) as c:
                 watching = asyncio.create_task(collect(c.events("s")))
                 await wait_until(lambda: "connect_s" in (c.trouble or ""))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.harness import QUICK, Gateway, client, gateway, log_of, run, wait_until
 from tests.client.proxy import Proxy
-from tests.http.peer import refused_port
+from tests.helpers.ports import refused_port
 from turnkeeper.client import ClientClosed
 from turnkeeper.core.errors import Fenced, TurnkeeperError
 from turnkeeper.core.events import MessageAccepted
@@ -138,7 +138,7 @@ def test_who_waits_no_longer_than_wait_s_is_told_whether_it_may_have_arrived() -
             proxy.reset()
             proxy.stall()
             with pytest.raises(TurnkeeperError, match=r"TK-533 .*wait_s.*may have it") as told:
-                await c.send(session, "hello", wait_s=0.2)
+                await c.send(session, "hello", wait_s=1.0)
             assert told.value.fields["maybe_taken"] is True
             proxy.flow()
             key = told.value.fields["key"]

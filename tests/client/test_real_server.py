@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cli.house import House, house
 from tests.client.harness import QUICK, collect, run, wait_until
+from tests.helpers.ports import free_port
 from turnkeeper.client import AnyEvent, Client, SyncClient
 from turnkeeper.core.events import MessageAccepted
 
@@ -15,10 +16,6 @@ KILLS = 3
 def client_of(home: House, port: int) -> Client:
     token = (home.data / "token").read_text().strip()
     return Client(f"http://127.0.0.1:{port}", token=token, options=QUICK, environ={})
-
-
-def port_of(home: House) -> int:
-    return int(home.url.rpartition(":")[2])
 
 
 def test_a_server_that_is_killed_and_comes_back_is_gone_on_with_where_it_was(
@@ -36,8 +33,8 @@ def test_a_server_that_is_killed_and_comes_back_is_gone_on_with_where_it_was(
             await asyncio.sleep(0.02)
 
     async def body() -> None:
-        with house(data) as first:
-            port = port_of(first)
+        port = free_port()
+        with house(data, "--port", str(port)) as first:
             async with client_of(first, port) as c:
                 session = (await c.create_session("demo")).id
                 watching = asyncio.create_task(collect(c.events(session), seen))

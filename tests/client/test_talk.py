@@ -396,10 +396,12 @@ def test_closing_ends_who_watches_and_tells_who_follows_a_run() -> None:
             async with client(place.url) as c:
                 session = await c.create_session("demo")
                 sent = await c.send(session.id, "stall")
-                watching = asyncio.create_task(collect(c.events(session.id)))
-                following = asyncio.create_task(collect(sent))
-                await wait_until(lambda: place.server.gate.watchers >= 1)
-            assert len(await watching) >= 1
+                seen: list[AnyEvent] = []
+                followed: list[AnyEvent] = []
+                watching = asyncio.create_task(collect(c.events(session.id), seen))
+                following = asyncio.create_task(collect(sent, followed))
+                await wait_until(lambda: bool(seen and followed))
+            assert await watching == seen
             with pytest.raises(ClientClosed, match=sent.id):
                 await following
             await wait_until(lambda: place.server.gate.watchers == 0)

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.house import House, house, wait_said, wait_until
+from tests.helpers.ports import free_port
 from tests.helpers.terminal import TIMEOUT_S
 from tests.helpers.walk import processes_of
 from tests.tidy.source import REPO
@@ -185,8 +185,7 @@ class Web:
 
 @contextmanager
 def web(home: House) -> Iterator[Web]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with going("webhook.py", str(port), environment=reaching(home)):
         there = Web(port)
         wait_until("the web application answers", there.answers)

@@ -231,7 +231,11 @@ def test_a_body_of_100_mb_is_refused_before_it_is_read_and_the_refusal_is_heard(
     play(scene)
 
 
-def test_whoever_sends_all_of_100_mb_first_is_told_afterwards() -> None:
+def test_whoever_sends_all_of_100_mb_first_is_told_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocols, "LINGER_S", SOON_S)
+
     async def scene(home: House) -> None:
         await home.session("a")
 
@@ -303,7 +307,7 @@ def test_a_head_that_is_too_large_is_refused() -> None:
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocols, "HEAD_S", 0.1)
+    monkeypatch.setattr(protocols, "HEAD_S", 0.5)
 
     async def scene(home: House) -> None:
         check(await home.raw(b"GET / HTTP/1.1\r\nHost: local"), 408, "TK-529")
@@ -318,12 +322,11 @@ def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 def test_a_second_head_on_a_connection_is_not_waited_for_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(protocols, "HEAD_S", 0.1)
-
     async def scene(home: House) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
         writer.write(head("GET", "/healthz", {"host": "localhost"}))
         assert (await read_answer(reader)).status == 200
+        monkeypatch.setattr(protocols, "HEAD_S", 0.1)
         writer.write(b"GET /healthz HTTP/1.1\r\n")
         check(await read_answer(reader), 408, "TK-529")
         writer.close()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.helpers.curl import curl_on_path
+from tests.helpers.ports import free_port
 from tests.helpers.terminal import COMMAND, TIMEOUT_S, Terminal, terminal
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -85,7 +85,7 @@ class Walker:
         self._where = where
         self._code = 0
         self._names: dict[str, str] = {}
-        self._port = str(_free_port())
+        self._port = str(free_port())
         self._server: Terminal | None = None
         self.folder.mkdir(parents=True)
         (where / "state").write_text("")
@@ -200,8 +200,3 @@ def processes_of(where: Path) -> list[int]:
                 if os.fsencode(where) in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
     return found
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])

@@ -111,11 +111,3 @@ async def read_request(reader: asyncio.StreamReader, connection: int) -> Seen | 
 
 async def answer_ok(call: Call) -> None:
     await call.send(OK)
-
-
-def refused_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.helpers.ports import free_port
 from turnkeeper.core.errors import StoreDown
 from turnkeeper.custody import probe
 from turnkeeper.observe import doctor
@@ -44,10 +45,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    """One that was free just now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    return free_port()
 
 
 def test_a_sound_installation_has_no_error(data: Path, port: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -43,4 +44,4 @@ def test_a_loop_that_stood_still_leaves_a_line_in_the_log(
         meter.stop()
 
     asyncio.run(main())
-    assert "the event loop stood still for 0." in caplog.text
+    assert re.search(r"the event loop stood still for \d", caplog.text)

@@ -106,7 +106,7 @@ def test_a_clock_that_ran_out_is_exit_code_124_and_is_named(
 
 
 def test_partial_text_of_a_bad_end_is_kept_and_its_line_is_ended() -> None:
-    assert command("run", "--deadline", "1.5", "stall after 2").stdout == "word 1 word 2 \n"
+    assert command("run", "--idle", "1.5", "stall after 2").stdout == "word 1 word 2 \n"
 
 
 def test_a_stall_is_told_with_its_diagnosis_before_it_is_an_end() -> None:

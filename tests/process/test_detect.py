@@ -110,9 +110,9 @@ def test_what_a_program_did_instead_of_telling_its_version_is_told(
 
 def test_a_login_that_is_not_told_in_time_is_not_taken_for_none(tmp_path: Path) -> None:
     program(tmp_path, "claude", CLAUDE.replace("exit %d", "exec sleep 60"))
-    one = look(tmp_path, ask_s=0.5)["claude"]
+    one = look(tmp_path, ask_s=3.0)["claude"]
     assert one.state == "does not answer"
-    assert one.todo == "`claude auth status` did not answer in 0.5 s, and was ended"
+    assert one.todo == "`claude auth status` did not answer in 3 s, and was ended"
 
 
 def test_a_program_without_its_interpreter_is_told_as_such(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(tmp_path: Path) -> None:
 def test_a_program_that_keeps_the_lock_is_waited_for_and_then_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_schema, "BUSY_S", 0.2)
+    monkeypatch.setattr(sqlite_schema, "BUSY_S", 1.5)
     path = tmp_path / "turnkeeper.db"
 
     async def test() -> None:

@@ -30,6 +30,7 @@ from turnkeeper.compose import (
     System,
     built_in_agents,
     durable,
+    look_at,
     usual_agents,
 )  # fmt: skip
 from turnkeeper.config import Config, Located, bare, load, read_tokens
@@ -147,7 +148,7 @@ class _Serving:
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
         stack.push_async_callback(system.close)
-        server = await self._listen(system, metrics, {**more, token: "admin"})
+        server = await self._listen(place, system, metrics, {**more, token: "admin"})
         served = _Served(system, server, notifier, place)
         stack.push_async_callback(server.stop, STOP_S)
         for observer in observers:
@@ -181,13 +182,14 @@ class _Serving:
         return await durable(plan.agents, config.limits, place, how)
 
     async def _listen(
-        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
+        self, place: Place, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
     ) -> Server:
         server, plan = self._config.server, self._plan
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
             trouble=lambda: getattr(system.store, "trouble", None),
+            probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
         )  # fmt: skip
         listening = Server(gate, server.host, server.port)

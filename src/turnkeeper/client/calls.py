@@ -85,18 +85,19 @@ class Calls:
         options, loop = self._options, asyncio.get_running_loop()
         until = loop.time() + options.request_s
         backoff = Backoff(options.retry_first_s, options.retry_longest_s)
-        told = f"{shown(self.address.http(call.path))}: no answer"
+        told, before = f"{shown(self.address.http(call.path))}: no answer", ""
         while True:
             try:
                 async with asyncio.timeout_at(until):
                     return await self.once(call)
             except Hitch as hitch:
                 tries.maybe_taken = tries.maybe_taken or hitch.maybe_taken
+                before = f"; before that, {hitch}"
                 wait_s = max(backoff.next_s(), hitch.wait_s)
                 if loop.time() + wait_s >= until:
                     raise hitch.final from None
             except TimeoutError:
-                told += f" within {options.request_s:g} s (request_s)"
+                told += f" within {options.request_s:g} s (request_s){before}"
                 raise TurnkeeperError(UNREACHABLE, told) from None
             await asyncio.sleep(wait_s)
 

@@ -38,6 +38,10 @@ from turnkeeper.core.limits import LIMIT_KEYS, Patch, check_patch
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+_FILE = re.compile(r"[^\0]*\.py(:[^:/]*)?\Z")
+"""A file of Python, and perhaps the name of a function in it."""
+
+
 class Checker:
     """One look at everything that was given."""
 
@@ -157,12 +161,26 @@ class Checker:
             self.fault((*key, "driver"), table.get("driver"), told)
         if "limits" in table:
             table["limits"] = self._limits((*key, "limits"), table["limits"])
-        if isinstance(table.get("cwd"), str):
-            table["cwd"] = self._path((*key, "cwd"), table["cwd"])
+        self._find_files(key, table)
         if "warm_s" in table:
             own = {"warm_s": table.pop("warm_s")}
             table.update(self._values(key, own, {"warm_s": Seconds}))
         return table
+
+    def _find_files(self, key: Key, table: dict[str, Any]) -> None:
+        """Paths in it become full ones. A program without a slash is looked for on PATH; a module
+        without a place of its own is beside the file."""
+        cwd, target, command = (table.get(name) for name in ("cwd", "target", "command"))
+        if isinstance(cwd, str):
+            table["cwd"] = self._path((*key, "cwd"), cwd)
+        if isinstance(target, str) and _FILE.match(target):
+            table["target"] = self._path((*key, "target"), target)
+        if isinstance(command, list) and command and _is_path(command[0]):
+            table["command"] = [self._path((*key, "command"), command[0]), *command[1:]]
+        if isinstance(table.get("paths"), list) and all(map(_is_text, table["paths"])):
+            table["paths"] = [self._path((*key, "paths"), one) for one in table["paths"]]
+        elif isinstance(target, str) and not cwd and "paths" not in table:
+            table["paths"] = [self._path((*key, "target"), ".")]
 
     def _tokens(self) -> Iterable[tuple[str, TokenKeys]]:
         tokens = self._table(("tokens",), self._settings.table.get("tokens", {}))
@@ -198,7 +216,7 @@ class Checker:
         """A path in the file is seen from the file's own folder; any other from where we are."""
         path, file = os.path.expanduser(given), self._settings.file
         if file is not None and self._settings.is_from_file(key):
-            return os.path.normpath(os.path.join(file.parent, path))
+            return os.path.abspath(os.path.join(file.parent, path))
         return os.path.abspath(path)
 
     def _origins(self) -> dict[str, str]:
@@ -238,6 +256,14 @@ def _allowed(type_: Any) -> str:
             return 'give a list of texts: ["…", "…"]'
         case _:
             return "give a text"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and _is_text(value) and "/" in value
 
 
 def _told(wrong: Exception) -> str:

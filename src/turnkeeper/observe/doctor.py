@@ -24,8 +24,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import TurnkeeperError
-from turnkeeper.observe.diagnosis import Diagnosis, Probe, diagnose, lines
+from turnkeeper.observe.diagnosis import Probe, diagnose, lines
 
 __all__ = ["Diagnosis", "Finding", "Installation", "Probe", "check_installation", "diagnose",
            "lines", "worst"]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,9 @@ from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
+
+LOOKS_S = 1.0
+"""So long a list waits for what is alive of the runs in it."""
 
 OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
 """What may be said of a message besides its text."""
@@ -127,6 +130,29 @@ class Dispatcher:
             return view_of_record(known)
         assert isinstance(view, c.RunView)
         return view
+
+    async def look_over(self, runs: Sequence[r.RunRecord]) -> dict[str, c.RunView]:
+        """How those of them are doing that have not ended, as far as they can say it soon: a list
+        waits for nobody."""
+        looks = {
+            run.id: asyncio.ensure_future(self._sessions.ask(run.session, c.Look(run=run.id)))
+            for run in runs
+            if run.outcome is None and self._sessions.can_answer(run.session)
+        }
+        if not looks:
+            return {}
+        try:
+            done, _ = await asyncio.wait(looks.values(), timeout=LOOKS_S)
+        finally:
+            for look in looks.values():
+                look.cancel()
+        views: dict[str, c.RunView] = {}
+        for run, look in looks.items():
+            if look in done and not look.cancelled() and look.exception() is None:
+                view = look.result()
+                assert isinstance(view, c.RunView)
+                views[run] = view
+        return views
 
     async def wait(self, run: str, timeout_s: float | None = None) -> Outcome | None:
         """The outcome, or none if it is still running when the time is up."""
@@ -226,7 +252,7 @@ class Dispatcher:
         """The run as the log has it, where that is all there is to say: it has ended and nobody
         has its session alive, or whoever has it cannot store anything and takes no questions."""
         actor = self._sessions.if_loaded(session)
-        if actor is not None and not actor.is_held:
+        if self._sessions.can_answer(session):
             return None
         known = await self._ports.store.run(run)
         ended = known is not None and known.outcome is not None

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -255,12 +254,3 @@ async def clean_up(custody: Path) -> None:
     finally:
         custodian.close()
     await wait_nursery_gone(custody)
-
-
-class Stopwatch:
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    @property
-    def s(self) -> float:
-        return time.monotonic() - self._began

@@ -126,7 +126,7 @@ async def approval_late(b: Bench) -> None:
 async def steering(b: Bench) -> None:
     b.need("steer", "a further prompt is a turn of its own: it is queued")
     at_model = b.setup.model is not None
-    run = await b.send(b.tool("sleep 1 && echo done") if at_model else "stream 20 chunks 0.05")
+    run = await b.send(b.tool("sleep 2 && echo done") if at_model else "stream 40 chunks 0.05")
     await (b.wait(run, e.ToolStartedFact) if at_model else b.wait_text(run, "chunk-0"))
     steered = await b.send("say steered in", when_busy="steer")
     assert steered == run, "it is the running turn that takes it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -49,8 +49,11 @@ class Heard:
         return "".join(signal.text for signal in self.signals if isinstance(signal, s.Text))
 
     async def wait(self, kind: type[s.Signal]) -> None:
+        await self.wait_until(lambda: any(isinstance(signal, kind) for signal in self.signals))
+
+    async def wait_until(self, fact: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
-            while not any(isinstance(signal, kind) for signal in self.signals):
+            while not fact():
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -155,6 +158,7 @@ async def test_while_it_is_paused_nothing_is_told_and_nothing_is_lost(
     async with opened(kind, tmp_path) as heard:
         heard.link.pause()
         heard.say(LONG[kind])
+        await heard.wait_until(lambda: heard.signals[-1] == s.Taken(1))
         for _ in range(20):
             await asyncio.sleep(0.005)
         assert heard.signals == [s.Ready(heard_conversation(heard)), s.Taken(1)]
@@ -178,6 +182,7 @@ async def test_an_interrupt_of_another_run_or_after_the_end_is_ignored(
         heard.link.write(2, f.Interrupt("r_0"))
         await heard.wait(s.Finished)
         heard.link.write(3, f.Interrupt("r_1"))
+        await heard.wait_until(lambda: heard.signals[-1] == s.Taken(3))
         await asyncio.sleep(0.01)
         assert not any(isinstance(signal, s.Aborted) for signal in heard.signals)
         assert heard.signals[-1] == s.Taken(3)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.load import Stopwatch
 from tests.process.chat.harness import APIS, Allow, Bench, ChatBench, chat, in_loop, options_for
 from tests.process.custody.harness import Witness, house, living_with
 from turnkeeper.core import events as e
@@ -28,10 +28,10 @@ EVERYTHING: Allow = {"run_command": ("*",)}
 
 
 async def stop_at_once(bench: ChatBench, run: str, exchange: Exchange) -> None:
-    begun = time.monotonic()
+    watch = Stopwatch()
     await bench.dispatcher.stop(run)
     assert await bench.ending(run) == "cancelled/stopped"
-    assert time.monotonic() - begun < 1.0
+    assert watch.s < 1.0
     assert await asyncio.to_thread(exchange.wait_ended) == "client_gone"
 
 

@@ -20,6 +20,7 @@ from turnkeeper.custody import procfs
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.hold import Hold
 from turnkeeper.custody.program import Breakage, Program
+from turnkeeper.custody.strays import is_stopped
 
 HERE = Path(__file__).parent
 WAIT_S = 20.0
@@ -189,6 +190,18 @@ def nursery_above(hold: Hold) -> int:
     keeper = procfs.stat(hold.keeper[0])
     assert keeper is not None
     return keeper.ppid
+
+
+def stand_still(pid: int) -> None:
+    """SIGSTOP, and wait until it has stopped: until it has a processor, it may yet do something."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_true_blocking(lambda: _is_still(pid))
+
+
+def _is_still(pid: int) -> bool:
+    now = procfs.stat(pid)
+    assert now is not None
+    return is_stopped(now)
 
 
 def kill_keeper(hold: Hold) -> int:

@@ -19,6 +19,7 @@ from tests.process.custody.harness import (
     living_with,
     nursery_above,
     script,
+    stand_still,
     wait_nursery_gone,
 )
 from turnkeeper.custody import procfs
@@ -68,7 +69,7 @@ async def test_with_a_cgroup_nothing_is_left_in_doubt_when_keeper_and_nursery_ar
     hold = custodian.spawn("p1", agent(*script("agent_tree.py", "all", mark), mark=mark), witness)
     await witness.wait_output(b"up\n")
     nursery = nursery_above(hold)
-    os.kill(nursery, signal.SIGSTOP)
+    stand_still(nursery)
     kill_keeper(hold)
     os.kill(nursery, signal.SIGKILL)
     await witness.wait_gone()

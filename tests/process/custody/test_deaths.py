@@ -22,6 +22,7 @@ from tests.process.custody.harness import (
     living_with,
     python,
     script,
+    stand_still,
     wait_true,
     wait_true_blocking,
 )
@@ -116,7 +117,7 @@ async def test_a_frozen_agent_takes_no_frame_blocks_nobody_and_can_be_ended(
         code = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
         hold = custodian.spawn("p1", agent(*python(code), term_s=5.0), witness)
         await witness.wait_output(b"\n")
-        os.kill(int(witness.output), signal.SIGSTOP)
+        stand_still(int(witness.output))
         hold.write("1", b"x" * 10_000_000 + b"\n")
         hold.sample()
         await witness.wait_for("sample")

@@ -62,9 +62,16 @@ def test_an_asker_that_is_told_to_go_takes_the_tree_with_it(tmp_path: Path) -> N
         asking = asyncio.ensure_future(
             ask(sh(LEAVES + "exec sleep 300", mark), within_s=60.0, most_bytes=9)
         )
-        await wait_true(lambda: len(living_with(mark)) == 3)
-        tree = [one for one in map(procfs.stat, living_with(mark)) if one is not None]
-        (asker,) = {one.ppid for one in tree} - {one.pid for one in tree}
+        above: set[int] = set()
+
+        def is_up() -> bool:
+            tree = [one for one in map(procfs.stat, living_with(mark)) if one is not None]
+            above.clear()
+            above.update({one.ppid for one in tree} - {one.pid for one in tree})
+            return len(tree) == 3 and len(above) == 1
+
+        await wait_true(is_up)
+        (asker,) = above
         os.kill(asker, signal.SIGTERM)
         assert (await asking).how == "ended"
         assert living_with(mark) == []

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.load import Stopwatch
 from tests.process.custody.harness import house, in_loop, living_with, wait_true
 from tests.process.custody.linecodec import LineAgent
 from turnkeeper.core import commands as c
@@ -125,11 +126,11 @@ async def test_stopping_a_frozen_agent_takes_no_longer_than_the_ladder(tmp_path:
     async with server(tmp_path, limits, mark) as at:
         run = await at.send("freeze")
         await at.wait_for(run, e.OutputText)
-        began = time.monotonic()
+        watch = Stopwatch()
         await at.dispatcher.stop(run)
         assert await at.wait_outcome(run) == ("cancelled", "stopped")
         await at.wait_for(run, e.AttemptEnded)
-        assert time.monotonic() - began < limits.drain_s + limits.term_s + 1
+        assert watch.s < limits.drain_s + limits.term_s + 1
         assert living_with(mark) == []
         run = await at.send("hello")
         assert await at.wait_outcome(run) == ("completed", "end_turn")
@@ -140,7 +141,7 @@ async def test_ten_megabytes_to_a_frozen_agent_time_out_as_a_write_and_the_next_
     tmp_path: Path,
 ) -> None:
     (tmp_path / "freeze").touch()
-    async with server(tmp_path, Limits(write_s=0.5, drain_s=0.2, term_s=0.3)) as at:
+    async with server(tmp_path, Limits(write_s=1.0, drain_s=0.2, term_s=0.3)) as at:
         run = await at.send("x" * 10_000_000)
         assert await at.wait_outcome(run) == ("timed_out", "write")
         run = await at.send("hello")
@@ -163,7 +164,10 @@ async def test_a_quiet_tool_lives_as_long_as_its_work_can_be_seen(
         assert isinstance(ended, e.RunEnded)
         seen = ended.outcome.evidence.sample
         assert seen is not None, "what was seen is told"
-        assert seen.children == 1
+        over = outcome[0] == "completed"
+        assert seen.children == 1 or (over and seen.children == 0), (
+            "at the last look it may be gone"
+        )
 
 
 def _keepers(place: Path) -> list[int]:

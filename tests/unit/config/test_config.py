@@ -82,6 +82,40 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert config.origins["server.port"] == str(file)
 
 
+def test_paths_of_agents_are_seen_from_the_folder_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    file = written(
+        tmp_path,
+        "[agents.file]\ndriver = 'python'\ntarget = 'mine/agent.py:f'\n"
+        "[agents.module]\ndriver = 'python'\ntarget = 'mine.agent:f'\n"
+        "[agents.placed]\ndriver = 'python'\ntarget = 'agent:f'\ncwd = 'work'\n"
+        "[agents.found]\ndriver = 'python'\ntarget = 'agent:f'\npaths = ['lib', '/opt/lib']\n"
+        "[agents.own]\ndriver = 'acp'\ncommand = ['bin/agent', 'bin/argument']\n"
+        "[agents.known]\ndriver = 'acp'\ncommand = ['agent']\n",
+    )
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    agents = load(os.path.relpath(file), {}).agents
+    here = str(tmp_path)
+    assert agents["file"]["target"] == f"{here}/mine/agent.py:f"
+    assert (agents["module"]["target"], agents["module"]["paths"]) == ("mine.agent:f", [here])
+    assert (agents["placed"]["cwd"], "paths" in agents["placed"]) == (f"{here}/work", False)
+    assert agents["found"]["paths"] == [f"{here}/lib", "/opt/lib"]
+    assert agents["own"]["command"] == [f"{here}/bin/agent", "bin/argument"]
+    assert agents["known"]["command"] == ["agent"]
+
+
+def test_a_path_in_a_variable_is_seen_from_where_we_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, "[agents.mine]\ndriver = 'python'\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    agents = load(file, {"TURNKEEPER__AGENTS__MINE__TARGET": '"agent.py:f"'}).agents
+    assert agents["mine"]["target"] == f"{tmp_path}/elsewhere/agent.py:f"
+
+
 # What is wrong -------------------------------------------------------------------------------
 
 

@@ -106,11 +106,13 @@ class LoopbackModel:
 
     # For its connections --------------------------------------------------------------------
 
-    def note(self, method: str, path: str, body: Any, asked: Asked | None) -> tuple[Exchange, Plan]:
+    def note(
+        self, method: str, path: str, headers: dict[str, str], body: Any, asked: Asked | None
+    ) -> tuple[Exchange, Plan]:
         plan = choose(asked.texts, asked.tool_result) if asked else Plan("")
         with self._changed:
             exchange = Exchange(len(self._exchanges) + 1, method, path, body, asked)
-            exchange.command = plan.command
+            exchange.command, exchange.headers = plan.command, headers
             self._exchanges.append(exchange)
             self._changed.notify_all()
         if self._on_request is not None:
@@ -201,8 +203,8 @@ class _Connection(BaseHTTPRequestHandler):
             self._play(plan, asked, _VOICES[asked.api](asked, self.exchange.number))
 
     def _note(self, body: Any, asked: Asked | None = None) -> Plan:
-        self.exchange, plan = self.server.model.note(self.command, self.path, body, asked)
-        self.exchange.headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.exchange, plan = self.server.model.note(self.command, self.path, headers, body, asked)
         return plan
 
     def _body(self) -> Any:
