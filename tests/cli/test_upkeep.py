@@ -36,14 +36,17 @@ def check(
 def test_what_is_in_force_is_told_with_where_it_was_said(tmp_path: Path) -> None:
     done = check(
         tmp_path,
-        "[server]\nport = 8000\n[agents.c]\ndriver = 'claude'\nenv = { KEY = 'hunter2' }\n",
+        "[server]\nport = 8000\n[agents.c]\ndriver = 'claude'\nenv = { KEY = 'hunter2' }\n"
+        "[limits]\nidle_s = '5m'\nterm_s = 1.5\n",
         TURNKEEPER__SERVER__HOST="::1",
     )
     assert (done.returncode, done.stderr) == (0, "")
     file = tmp_path / "turnkeeper.toml"
     for line in (
         rf"server\.port +8000 +{file}", r"server\.host +::1 +TURNKEEPER__SERVER__HOST",
-        r"log\.level +info +default", rf"agents\.c\.driver +claude +{file}",
+        r"log\.level +info +default", rf"limits\.idle_s +300 +{file}",
+        rf"limits\.term_s +1\.5 +{file}", r"limits\.tool_s +3600 +default",
+        rf"agents\.c\.driver +claude +{file}",
         rf"agents\.c\.env\.KEY +\(not shown\) +{file}",
     ):  # fmt: skip
         assert re.search(line, done.stdout)

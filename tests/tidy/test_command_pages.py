@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ import pytest
 
 from tests.tidy.source import REPO
 from turnkeeper.cli.app import cli
+from turnkeeper.compose import check_spec
+from turnkeeper.config import read
 from turnkeeper.config.keys import DRIVERS, SECTIONS, TOP, TokenKeys
 from turnkeeper.custody.program import ALLOWED, ALLOWED_PREFIXES
 from turnkeeper.drivers import claude, codex
@@ -113,6 +116,43 @@ def test_the_allow_list_is_on_the_page_as_it_is() -> None:
     assert {name.upper() for name in ALLOWED} == upper, "and the same in lower case"
     further = {*claude.VARIABLES, *codex.VARIABLES}
     assert told == {*upper, *ALLOWED_PREFIXES, *further}
+
+
+def shown_configurations() -> list[tuple[str, str]]:
+    """What the documents tell to write into `turnkeeper.toml`, with where they do."""
+    pages = [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
+    block = re.compile(r"^```toml\n(.*?)^```$", re.M | re.S)
+    return [
+        (path.relative_to(REPO).as_posix(), text)
+        for path in pages
+        for text in block.findall(path.read_text(encoding="utf-8"))
+    ]
+
+
+def faults_in(text: str, file: Path) -> list[str]:
+    file.write_text(text, encoding="utf-8")
+    reading = read(str(file), {})
+    specs = [check_spec(name, table) for name, table in reading.config.agents.items()]
+    return [str(fault) for fault in (*reading.faults, *specs) if fault is not None]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        pytest.param(page, text, id=f"{page}-{number}")
+        for number, (page, text) in enumerate(shown_configurations(), start=1)
+    ],
+)
+def test_a_configuration_that_a_document_shows_is_right(
+    page: str, text: str, tmp_path: Path
+) -> None:
+    assert faults_in(text, tmp_path / "turnkeeper.toml") == [], page
+
+
+def test_a_configuration_with_a_fault_is_seen(tmp_path: Path) -> None:
+    for text in ("[server]\nprot = 1\n", "[agents.a]\ndriver = 'acp'\n"):
+        assert faults_in(text, tmp_path / "turnkeeper.toml")
+    assert len(shown_configurations()) > 5
 
 
 # Commands ------------------------------------------------------------------------------------

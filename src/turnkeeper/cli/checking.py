@@ -21,11 +21,13 @@ from turnkeeper.compose import check_spec
 from turnkeeper.config import Config, Located, Reading, read, token_faults
 from turnkeeper.config.keys import SECTIONS
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.core.limits import LIMIT_KEYS, Limits
 
 HIDDEN = ("env", "headers", "extra")
 """What stands below these may be a secret: only the names are shown."""
 
 DEFAULT = "default"
+USUAL = Limits()
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -70,7 +72,9 @@ def _deeper(reading: Reading) -> Iterator[InvalidValue]:
 
 def _show(config: Config, lines: list[Line]) -> None:
     paper = Paper.of(sys.stdout)
-    where = "no file was found: these are the defaults" if config.file is None else config.file
+    looked = "neither ./turnkeeper.toml nor one in ~/.config/turnkeeper"
+    nowhere = f"no file was found ({looked}): these are the defaults"
+    where = nowhere if config.file is None else config.file
     click.echo(f"{where}\n")
     rows = [(line.key, _plain(line.value), line.origin) for line in lines]
     for line in paper.table(("KEY", "VALUE", "FROM"), rows):
@@ -78,6 +82,8 @@ def _show(config: Config, lines: list[Line]) -> None:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return one_line(value) if value != "" else '""'
 
 
@@ -89,7 +95,9 @@ def in_force(config: Config) -> Iterator[Line]:
         for name, value in msgspec.structs.asdict(getattr(config, section)).items():
             key = f"{section}.{name}"
             yield Line(key, value, origin.get(key, DEFAULT))
-    yield from _given("limits", config.limits, origin)
+    for name in LIMIT_KEYS:
+        value = config.limits.get(name, getattr(USUAL, name))
+        yield Line(f"limits.{name}", value, origin.get(f"limits.{name}", DEFAULT))
     yield from _given("agents", config.agents, origin)
     for name, token in config.tokens.items():
         told = {key: value for key, value in msgspec.structs.asdict(token).items() if value}

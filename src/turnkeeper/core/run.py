@@ -152,6 +152,7 @@ def _sampled(step: Step, run: Run, signal: s.Sampled) -> None:
     step.live.sample = signal.sample
     if run.phase is Phase.TOOL and signal.sample.busy:
         step.clocks.progress(step.now.mono)
+        step.live.worked_at = step.now.mono
 
 
 def _steer(step: Step, run: Run, signal: s.Steer) -> None:

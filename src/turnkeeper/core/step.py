@@ -22,6 +22,9 @@ from turnkeeper.core.state import Process, Run, Session
 Trace = Callable[[Phase, type[Signal]], None]
 
 
+WORK = "work of its processes"
+
+
 class Dying(NamedTuple):
     """An idle process that is being ended: why, and when it was last killed."""
 
@@ -32,7 +35,10 @@ class Dying(NamedTuple):
 class Live:
     """What is known of a session only while this server lives: clocks, and what was last seen."""
 
-    __slots__ = ("approvals", "attaching_until", "beat_at", "clocks", "dying", "queue", "sample")
+    __slots__ = (
+        "approvals", "attaching_until", "beat_at", "clocks", "dying", "queue", "sample",
+        "worked_at",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.clocks: Clocks | None = None
@@ -40,10 +46,18 @@ class Live:
         self.queue: dict[str, list[Due]] = {}
         """What ends a waiting run: the soonest first."""
         self.sample: Sample | None = None
+        self.worked_at: float | None = None
+        """When work of its processes last kept a quiet tool alive."""
         self.beat_at: float | None = None
         self.dying: Dying | None = None
         self.attaching_until: float | None = None
         """Until when an idle process that a restart took up again has to say that it lives."""
+
+    def last_of(self, run: Run) -> str:
+        """What its silence is counted from."""
+        since = self.clocks.since if self.clocks is not None else None
+        worked = run.phase is Phase.TOOL and since is not None and since == self.worked_at
+        return WORK if worked else run.last
 
 
 class Step:
@@ -132,7 +146,7 @@ class Step:
             budget_s=budget_s,
             silent_s=round(silent_s, 3),
             heartbeat_s=None if beat_at is None else round(self.now.mono - beat_at, 3),
-            last=run.last if run is not None else "",
+            last=self.live.last_of(run) if run is not None else "",
             tools=tuple(run.tools.values()) if run is not None else (),
             sample=self.live.sample if run is not None else None,
             exit_code=exit_code,

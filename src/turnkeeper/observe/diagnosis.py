@@ -116,7 +116,7 @@ def _of_running(known: Diagnosis, actor: SessionActor, run: Run) -> Diagnosis:
         known,
         running_s=round(max(0.0, time.time() - run.started_at), 3),
         attempt=run.attempt,
-        last=run.last,
+        last=live.last_of(run),
         silent_s=silent_s,
         heartbeat_s=None if live.beat_at is None else round(mono - live.beat_at, 3),
         stalling_in_s=stalling_in_s,

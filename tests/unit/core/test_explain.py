@@ -80,6 +80,29 @@ def test_the_evidence_keeps_the_same_as_values() -> None:
     )  # fmt: skip
 
 
+def test_a_tool_that_worked_and_stopped_is_silent_since_its_work_was_seen() -> None:
+    drive = Drive(policy(limits={"tool_s": 8.0, "drain_s": 0.0}))
+    run = drive.to(Phase.TOOL)
+    drive.tick(5.0)
+    drive.hear(s.Sampled(Sample(busy=True, cpu_s=2.0)))
+    drive.tick(4.0)
+    drive.hear(s.Sampled(Sample(cpu_s=2.0)))
+    drive.tick(4.0)
+    told = drive.outcome(run).detail
+    assert "last seen: work of its processes, 8 s ago, tools: bash, processes not working" in told
+
+
+def test_what_a_tool_said_after_its_work_was_seen_is_what_was_last_seen() -> None:
+    drive = Drive(policy(limits={"tool_s": 8.0, "drain_s": 0.0}))
+    run = drive.to(Phase.TOOL)
+    drive.tick(5.0)
+    drive.hear(s.Sampled(Sample(busy=True)))
+    drive.tick(1.0)
+    drive.hear(s.ToolProgress("t_1", "half"))
+    drive.tick(8.0)
+    assert "last seen: tool.progress, 8 s ago" in drive.outcome(run).detail
+
+
 def test_an_agent_that_said_nothing_yet_is_told_as_that() -> None:
     drive = Drive(policy(limits={"startup_s": 8.0}))
     run = drive.to(Phase.STARTING)
