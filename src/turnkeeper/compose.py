@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import shutil
 import sys
@@ -23,7 +22,8 @@ from turnkeeper.core.errors import InvalidValue, TurnkeeperError
 from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
-from turnkeeper.custody.program import check_words
+from turnkeeper.custody.folder import check_data as check_data
+from turnkeeper.custody.folder import data_directory, make_data, no_data
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
 from turnkeeper.drivers.offer import NOTHING, Given, Offer
@@ -47,8 +47,6 @@ ENDING_S = 5.0
 LINGER_S = 2.0
 TIDY_S = 15.0
 """How often idle processes and sessions are looked for."""
-
-ELSEWHERE = "name a folder of your own (data, or XDG_DATA_HOME in the environment)"
 
 _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
@@ -166,7 +164,7 @@ class Custody:
                 self._custodian = Custodian(data / "custody", linger_s=LINGER_S)
                 self._custodian.purge()
             except OSError as fault:
-                raise _no_data(data, fault) from None
+                raise no_data(data, fault) from None
         return self._custodian
 
     async def close(self, store: EventStore) -> None:
@@ -208,61 +206,6 @@ async def look_at(custody: Path, process: str) -> Tree | None:
     from turnkeeper.custody.probe import look
 
     return await asyncio.to_thread(look, custody, process)
-
-
-# Where things are kept ------------------------------------------------------------------------
-
-
-def data_directory() -> Path:
-    """Where this user's Turnkeeper keeps what it needs, unless it is told another place."""
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "turnkeeper"
-
-
-def check_data(given: object) -> Path:
-    """The folder's full path; or `InvalidValue`, if it is none and cannot be made one. Nothing is
-    made yet."""
-    if not isinstance(given, str | os.PathLike):
-        raise InvalidValue("data", given, "give the path of a folder")
-    text = os.fsdecode(given)
-    if not text:
-        raise InvalidValue("data", text, "give the path of a folder; for the one you are in, “.”")
-    try:
-        check_words("data", text)
-        data = Path(text).expanduser().absolute()
-        there = _what_is_there(data)
-    except OSError as fault:
-        raise _no_data(text, fault) from None
-    except RuntimeError as fault:  # no such user, or no home
-        raise InvalidValue("data", text, f"{fault} Give a full path") from None
-    if not there.is_dir():
-        raise InvalidValue("data", text, f"{there} is not a folder; {ELSEWHERE}")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InvalidValue("data", text, f"you may not write in {there}; {ELSEWHERE}")
-    return data
-
-
-def _what_is_there(path: Path) -> Path:
-    """The path, or the nearest one above it that exists."""
-    while True:
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            path = path.parent
-        else:
-            return path
-
-
-def make_data(data: Path) -> Path:
-    """That folder, made if it is not there."""
-    try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as fault:
-        raise _no_data(data, fault) from None
-    return data
-
-
-def _no_data(data: str | Path, fault: OSError) -> InvalidValue:
-    return InvalidValue("data", str(data), f"{fault.strerror or fault}; {ELSEWHERE}")
 
 
 # Agents --------------------------------------------------------------------------------------

@@ -32,4 +32,4 @@ async def racing(turn: Turn) -> None:
         case "exit":
             os._exit(3)
         case _:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()

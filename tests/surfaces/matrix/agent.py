@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 Json = dict[str, Any]
@@ -61,12 +60,12 @@ def main() -> None:
         number, method = asked.get("id"), asked.get("method")
         if method == "initialize":
             if "mute" in sys.argv:
-                time.sleep(3600)
+                signal.pause()
             say({"id": number, "result": {"protocolVersion": 1, "agentCapabilities": {}}})
         elif method == "session/new":
             say({"id": number, "result": {"sessionId": SESSION}})
             if "deaf" in sys.argv:
-                time.sleep(3600)
+                signal.pause()
         elif method == "session/prompt":
             deed = asked["params"]["prompt"][0]["text"].split()[0]
             running = None if play(number, deed) else number
