@@ -7,10 +7,13 @@ import pytest
 from tests.agents.install import VERSIONS, read_versions
 from tests.agents.programs import PROGRAMS
 
+CLIENTS = ("a2a", "acpx", "ag-ui")
+"""What our surfaces are read with."""
+
 
 def test_every_program_is_pinned_to_one_version_and_named_without_an_address() -> None:
     versions = read_versions()
-    assert set(PROGRAMS) | {"node", "a2a"} == set(versions.packages)
+    assert set(PROGRAMS) | {"node", *CLIENTS} == set(versions.packages)
     assert all(re.fullmatch(r"\d+(\.\d+)+", p.version) for p in versions.packages.values())
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", versions.npm_before)
     assert "://" not in VERSIONS.read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ OF_DRIVERS: dict[str, set[str]] = {
     "a2a": set(A2AOptions.__struct_fields__),
     "demo": set(),
 }
-OWN = {"driver", "limits", "warm_s", "sample_s"}
+OWN = {"driver", "limits", "warm_s", "sample_s", "approvals", "children_max", "depth_max", "mcp"}
 
 
 # Configuration -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ speaks. Invariants:
 - Before the conversation is loaded, whatever is told is its history, and not told again.
 - What we did not declare (files, terminals) is refused, as JSON-RPC wants it.
 - The final word is what was said since the last tool was started.
+- A question that it withdraws (`$/cancel_request`) is answered `cancelled`, and asked no more.
 - On a cancel every open question is answered `cancelled`, as the protocol wants it.
 """
 
@@ -25,6 +26,7 @@ from turnkeeper.core import signals as s
 from turnkeeper.core.rules import What
 from turnkeeper.wire.acp_lines import (
     Asking,
+    Cancelling,
     Hello,
     Params,
     Prompted,
@@ -32,6 +34,7 @@ from turnkeeper.wire.acp_lines import (
     ToolCall,
     Update,
     asking,
+    cancelling,
     chunk_line,
     hello,
     params_of,
@@ -250,6 +253,8 @@ class AcpCodec(RpcCodec):
         return True
 
     def _tells(self, method: str, params: msgspec.Raw) -> None:
+        if method == "$/cancel_request":
+            self._withdrawn(read(cancelling, params))
         if method != "session/update" or not self._open:
             return
         said: Params | None = read(params_of, params)
@@ -317,6 +322,13 @@ class AcpCodec(RpcCodec):
         self._out.append(s.Asked(ref, tool.name, tool.input, what))
         self._owed += self._decision(ref)
         return True
+
+    def _withdrawn(self, said: Cancelling | None) -> None:
+        """It no longer asks: somebody else has answered, or it is too late."""
+        ref = bytes(said.request_id).decode() if said is not None else ""
+        if ref in self._asked and ref not in self._settled and ref not in self._decisions:
+            self._out.append(s.Withdrawn(ref))
+            self._owed.append(self._cancel_question(ref))
 
     def _decision(self, ref: str) -> list[Frame]:
         """The answer, once it is given and the options are known."""

@@ -104,12 +104,19 @@ class Asking(_Said, frozen=True, gc=False):
         return None
 
 
+class Cancelling(_Said, frozen=True, gc=False):
+    """`$/cancel_request`."""
+
+    request_id: msgspec.Raw
+
+
 hello: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
 session: msgspec.json.Decoder[Session] = msgspec.json.Decoder(Session)
 prompted: msgspec.json.Decoder[Prompted] = msgspec.json.Decoder(Prompted)
 params_of: msgspec.json.Decoder[Params] = msgspec.json.Decoder(Params)
 chunk_line: msgspec.json.Decoder[ChunkLine] = msgspec.json.Decoder(ChunkLine)
 asking: msgspec.json.Decoder[Asking] = msgspec.json.Decoder(Asking)
+cancelling: msgspec.json.Decoder[Cancelling] = msgspec.json.Decoder(Cancelling)
 
 
 class ToolCall:

@@ -11,7 +11,13 @@ import pytest
 from tests.gateway.house import House, house
 from tests.helpers.terminal import COMMAND
 from turnkeeper import Turnkeeper
-from turnkeeper.core.events import ApprovalRequested, OutputText, OutputThinking, ToolEndedFact
+from turnkeeper.core.events import (
+    ApprovalRequested,
+    ApprovalSettled,
+    OutputText,
+    OutputThinking,
+    ToolEndedFact,
+)
 from turnkeeper.core.outcome import Outcome
 
 Scene = Callable[[House, Turnkeeper], Coroutine[Any, Any, None]]
@@ -73,8 +79,8 @@ def test_a_timeout_there_is_a_failure_here_that_names_it(tmp_path: Path) -> None
 
 def test_a_timeout_here_stops_the_turn_there(tmp_path: Path) -> None:
     async def scene(inner: House, tk: Turnkeeper) -> None:
-        outcome, _ = await told(tk, "stall after 1", deadline_s=2)
-        assert (outcome.kind, outcome.reason) == ("timed_out", "deadline")
+        outcome, _ = await told(tk, "stall after 1", idle_s=1)
+        assert (outcome.kind, outcome.reason) == ("timed_out", "idle")
         (run,) = (await inner.get("/v1/runs"))["items"]
         assert (await inner.ended(run["id"]))["kind"] == "cancelled"
 
@@ -108,6 +114,22 @@ def test_a_question_there_is_a_question_here(tmp_path: Path, allow: bool, last: 
         assert said.rstrip().endswith(last)
         (question,) = (await inner.get("/v1/approvals"))["items"]
         assert question["state"] == ("allowed" if allow else "denied")
+
+    play(tmp_path, scene)
+
+
+def test_a_question_that_is_answered_there_is_open_here_no_longer(tmp_path: Path) -> None:
+    async def scene(inner: House, tk: Turnkeeper) -> None:
+        run = await tk.send("s", "ask", agent="far")
+        settled = []
+        async for event in run:
+            if isinstance(event.data, ApprovalRequested):
+                (question,) = (await inner.get("/v1/approvals"))["items"]
+                await inner.ask("POST", f"/v1/approvals/{question['id']}", {"decision": "allow"})
+            if isinstance(event.data, ApprovalSettled):
+                settled.append(event.data.decision)
+        assert settled == ["withdrawn"]
+        assert (await run.wait()).kind == "completed"
 
     play(tmp_path, scene)
 

@@ -12,8 +12,11 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+import httpx
+
 from tests.surfaces.a2a import reading as a2a
 from tests.surfaces.acp import reading as acp
+from tests.surfaces.agui import page as agui
 from tests.surfaces.matrix.endings import WITHIN_S, Ending, Send, Theatre
 from tests.surfaces.mcp import reading as mcp
 from tests.surfaces.responses import reading as responses
@@ -59,6 +62,21 @@ async def look_log(stage: Theatre, run: str) -> str:
     found = re.findall(rf"run {re.escape(run)} ([a-z_]+/[a-z_]+)", log)
     assert len(found) == 1, found
     return str(found[0])
+
+
+async def look_metrics(stage: Theatre, run: str) -> str:
+    """What was counted, beside what is there to count."""
+    told = (await stage.ask("GET", f"/v1/runs/{run}")).body
+    outcome = told["outcome"]
+    labels = f'agent="{told["agent"]}",outcome="{outcome["kind"]}",reason="{outcome["reason"]}"'
+    metrics = (await stage.ask("GET", "/metrics")).body
+    counted = re.search(rf"^turnkeeper_runs_total{{{labels}}} ([0-9.]+)$", metrics, re.MULTILINE)
+    found = counted is not None and float(counted[1]) >= 1
+    return f"{outcome['kind']}/{outcome['reason']}" if found else "–"
+
+
+def _metrics(kind: Kind, reason: str) -> str:
+    return "–" if reason == "shutdown" else _plain(kind, reason)
 
 
 async def send_cli(stage: Theatre, session: str, ending: Ending) -> str:
@@ -118,6 +136,22 @@ def _acp(kind: Kind, reason: str) -> str:
     return f"{words.acp} {kind} {reason}" if words.acp_error else words.acp
 
 
+async def send_agui(stage: Theatre, session: str, ending: Ending) -> str:
+    """A page whose server goes away asks again for the same run."""
+    async with agui.Page(stage.url, stage.token) as page:
+        while True:
+            try:
+                return " ".join(agui.last_words(await page.run(session, session, ending.text)))
+            except httpx.TransportError:
+                await asyncio.sleep(0.1)
+
+
+def _agui(kind: Kind, reason: str) -> str:
+    words = WORDS[kind, reason]
+    return f"{'RUN_ERROR' if words.agui_error else 'RUN_FINISHED'} {words.agui}"
+
+
+COUNTED = "What ends with the server was counted by that server, and not by the next."
 PROMPTS = "A message that is sent there has no priority and no run as its parent."
 GOES_ON = "A preempted message waits for its next run, and what it leads to there goes on."
 
@@ -125,9 +159,11 @@ SURFACES = (
     Surface("HTTP", _plain, look_api),
     Surface("client", _plain, look_client),
     Surface("log line", _plain, look_log),
+    Surface("metrics", _metrics, look_metrics, note=COUNTED),
     Surface("Responses", _responses, look_responses, note=GOES_ON),
     Surface("A2A", _a2a, look_a2a),
     Surface("MCP", _mcp, look_mcp, note=GOES_ON),
     Surface("exit code", lambda *key: str(WORDS[key].exit_code), send=send_cli, note=PROMPTS),
     Surface("ACP", _acp, send=send_acp, note=PROMPTS),
+    Surface("AG-UI", _agui, send=send_agui, note=PROMPTS),
 )

@@ -49,7 +49,7 @@ async def take(steps: list[list[Any]]) -> list[Any]:
                 arguments = {key: filled(value, told) for key, value in argument.items()}
                 result = await client.call_tool(name, arguments)
                 told.append({"error": bool(result.is_error), "told": result.structured_content,
-                             "text": result.content[0].text})  # fmt: skip
+                             "text": str(getattr(result.content[0], "text", ""))})  # fmt: skip
                 update({"sessionUpdate": "agent_message_chunk",
                         "content": {"type": "text", "text": " "}})  # fmt: skip
     return told

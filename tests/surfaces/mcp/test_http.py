@@ -372,14 +372,14 @@ def test_whoever_wants_it_is_told_how_the_waiting_goes() -> None:
     async def scene(home: House) -> None:
         heard: list[float] = []
 
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            heard.append(done)
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            heard.append(progress)
 
         async with client(url(home)) as mcp:
             run = (await call(mcp, "start_run", agent="demo", text="stall"))["run"]
             asked = {"run": run, "timeout_s": 20}
             going = asyncio.ensure_future(
-                mcp.call_tool("wait_run", asked, progress_callback=progress)
+                mcp.call_tool("wait_run", asked, progress_callback=on_progress)
             )
             await until(lambda: len(heard) >= 2)
             await home.ask("POST", f"/v1/runs/{run}/stop")

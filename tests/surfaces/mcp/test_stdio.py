@@ -15,7 +15,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.cli.house import COMMAND, House, house
+from tests.cli.house import House, house
+from tests.helpers.terminal import COMMAND
 from tests.surfaces.mcp.reading import MODES, call
 
 pytestmark = pytest.mark.timeout(120)

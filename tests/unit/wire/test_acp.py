@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -250,6 +251,18 @@ def test_a_cancel_answers_every_open_question() -> None:
     assert [frame.id for frame in frames] == ["2.0", "2.1", "2"]
     assert b"session/cancel" in frames[0].data
     assert acp.write(f.Answer("r1", "0", True)) == [None]
+
+
+@pytest.mark.parametrize("id", [5, "q5"])
+def test_a_question_that_it_withdraws_is_asked_no_more(id: Any) -> None:
+    acp = talk()
+    withdrawn = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}
+    acp.hear(ask(id, "allow_once"))
+    ref = json.dumps(id)
+    assert acp.hear(withdrawn) == [s.Withdrawn(ref)]
+    assert acp.hear(withdrawn) == []
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "cancelled"}}}
+    assert acp.taken() == [answer]
 
 
 def test_a_question_that_comes_after_the_cancel_is_cancelled() -> None:
