@@ -141,7 +141,7 @@ async def send_agui(stage: Theatre, session: str, ending: Ending) -> str:
     async with agui.Page(stage.url, stage.token) as page:
         while True:
             try:
-                return " ".join(agui.last_words(await page.run(session, session, ending.text)))
+                return " ".join(agui.last_words(await page.run(session, session, ending.text, "")))
             except httpx.TransportError:
                 await asyncio.sleep(0.1)
 
