@@ -7,7 +7,7 @@ import pytest
 from tests.agents.install import VERSIONS, read_versions
 from tests.agents.programs import PROGRAMS
 
-CLIENTS = ("a2a", "acpx", "ag-ui")
+CLIENTS = ("a2a", "acpx", "ag-ui", "mcp-conformance")
 """What our surfaces are read with."""
 
 

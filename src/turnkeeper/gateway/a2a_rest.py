@@ -23,6 +23,7 @@ from turnkeeper.gateway import a2a_do as do
 from turnkeeper.gateway.a2a_do import Asked, Does, Streamed
 from turnkeeper.gateway.answers import JSON, Answer, Headers, Refusal, answer
 from turnkeeper.gateway.asked import read_body
+from turnkeeper.gateway.gate import Scope
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections import a2a_errors as x
 from turnkeeper.projections.a2a_asked import in_camel_case
@@ -31,18 +32,24 @@ from turnkeeper.projections.a2a_shapes import Json
 Params = Callable[[Call, Json], Json]
 
 
-class A2AQuery(msgspec.Struct, rename="camel", kw_only=True):
+class A2AQuery(msgspec.Struct, kw_only=True):
     """What may be said in a query. Everything is text here; what is wrong is told by A2A."""
 
     version: str = msgspec.field(name="A2A-Version", default="")
-    context_id: str = ""
-    status: str = ""
-    page_size: str = ""
-    page_token: str = ""
-    history_length: str = ""
-    status_timestamp_after: str = ""
-    include_artifacts: str = ""
     tenant: str = ""
+
+
+class A2ATaskQuery(A2AQuery, kw_only=True):
+    historyLength: str = ""
+
+
+class A2ATasksQuery(A2ATaskQuery, kw_only=True):
+    contextId: str = ""
+    status: str = ""
+    pageSize: str = ""
+    pageToken: str = ""
+    statusTimestampAfter: str = ""
+    includeArtifacts: str = ""
 
 
 class A2AErrorOut(msgspec.Struct, kw_only=True):
@@ -60,28 +67,30 @@ class Operation:
     path: str
     does: Does
     summary: str
-    takes_body: bool = False
+    needs: Scope = "read"
+    query: type[A2AQuery] = A2AQuery
 
+
+CONFIGS = "/tasks/{id}/pushNotificationConfigs"
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("send", "POST", "/message:send", do.send, "Send a message to an agent", True),
+    Operation("send", "POST", "/message:send", do.send, "Send a message to an agent", "operate"),
     Operation("stream", "POST", "/message:stream", do.stream,
-              "Send a message, and be told how it goes", True),
-    Operation("list", "GET", "/tasks", do.list_all, "The tasks, the latest change first"),
-    Operation("cancel", "POST", "/tasks/{id}:cancel", do.cancel, "Cancel a task", True),
+              "Send a message, and be told how it goes", "operate"),
+    Operation("list", "GET", "/tasks", do.list_all, "The tasks, the latest change first",
+              query=A2ATasksQuery),
+    Operation("cancel", "POST", "/tasks/{id}:cancel", do.cancel, "Cancel a task", "operate"),
     Operation("subscribe", "GET", "/tasks/{id}:subscribe", do.subscribe,
               "Be told how a task goes on"),
     Operation("resubscribe", "POST", "/tasks/{id}:subscribe", do.subscribe,
-              "Be told how a task goes on", True),
-    Operation("get", "GET", "/tasks/{id}", do.get, "One task"),
-    Operation("push_set", "POST", "/tasks/{id}/pushNotificationConfigs", do.push_set,
-              "Have somebody told of a task", True),
-    Operation("push_list", "GET", "/tasks/{id}/pushNotificationConfigs", do.push_list,
-              "Who is told of a task"),
-    Operation("push_get", "GET", "/tasks/{id}/pushNotificationConfigs/{config}", do.push_get,
-              "One of those who are told of a task"),
-    Operation("push_delete", "DELETE", "/tasks/{id}/pushNotificationConfigs/{config}",
-              do.push_delete, "Have somebody told no longer"),
+              "Be told how a task goes on"),
+    Operation("get", "GET", "/tasks/{id}", do.get, "One task", query=A2ATaskQuery),
+    Operation("push_set", "POST", CONFIGS, do.push_set, "Have somebody told of a task", "operate"),
+    Operation("push_list", "GET", CONFIGS, do.push_list, "Who is told of a task", "operate"),
+    Operation("push_get", "GET", CONFIGS + "/{config}", do.push_get,
+              "One of those who are told of a task", "operate"),
+    Operation("push_delete", "DELETE", CONFIGS + "/{config}", do.push_delete,
+              "Have somebody told no longer", "operate"),
     Operation("card", "GET", "/extendedAgentCard", do.extended_card,
               "What this server says of itself and its agents"),
 )  # fmt: skip
@@ -100,9 +109,9 @@ def _endpoint(operation: Operation, base: str, prefix: str) -> Endpoint:
     streams = operation.does in (do.stream, do.subscribe)
     told = Told("text/event-stream" if streams else "application/json", "as A2A says")
     return Endpoint(
-        operation.method, base + operation.path, handle, f"A2A: {operation.summary}", "read",
-        {200: told}, query=A2AQuery, stays=streams or operation.does is do.send, form=FORM,
-        refusals=(UNKNOWN_RUN, QUEUE_FULL, TOO_LARGE, WRONG_MEDIA),
+        operation.method, base + operation.path, handle, f"A2A: {operation.summary}",
+        operation.needs, {200: told}, (UNKNOWN_RUN, QUEUE_FULL, TOO_LARGE, WRONG_MEDIA),
+        query=operation.query, stays=streams or operation.does is do.send, form=FORM,
     )  # fmt: skip
 
 
@@ -111,7 +120,7 @@ async def _answered(call: Call, operation: Operation) -> Answer | None:
         if do.version_asked(call, call.query.version) == "0.3":
             told = "over HTTP+JSON this server speaks 1.0; 0.3 is spoken over JSON-RPC"
             raise x.Wrong(x.VERSION, told, supported="1.0")
-        body = await _body(call) if operation.takes_body else {}
+        body = await _body(call) if operation.method == "POST" else {}
         params = _params(call, body, operation)
         result = await operation.does(Asked(call, params, "1.0", call.path.get("agent", "")))
         if isinstance(result, Streamed):

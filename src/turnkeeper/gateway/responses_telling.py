@@ -19,6 +19,8 @@ from turnkeeper.gateway.table import Call
 from turnkeeper.projections.responses import Story
 from turnkeeper.projections.responses_items import DONE, Tape
 
+PART_BYTES = 256 * 1024
+"""The last events of a response repeat all of it: no more than this of them waits in a socket."""
 THE_CALLER = "the caller, who left"
 
 
@@ -44,7 +46,8 @@ class ResponseStream(Stream):
                 frames += DONE
             if frames:
                 self._sending = True
-                await send_part(send, frames)
+                for at in range(0, len(frames), PART_BYTES):
+                    await send_part(send, frames[at : at + PART_BYTES])
                 self._sending = False
             if over:
                 return

@@ -12,7 +12,7 @@ from a2a.client.card_resolver import parse_agent_card
 from a2a.client.client import ClientCallContext
 from a2a.compat.v0_3.types import AgentCard as OldCard
 from a2a.types import AgentCard, GetExtendedAgentCardRequest
-from google.protobuf.json_format import ParseDict
+from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
 from tests.surfaces.a2a.bench import TOKEN, play, serving
 from tests.surfaces.a2a.reading import Way, client, message, state

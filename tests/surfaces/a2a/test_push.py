@@ -152,6 +152,21 @@ def test_a_question_is_told_and_a_task_that_has_ended_is_told_at_once(tmp_path: 
     play(scene)
 
 
+def test_a_list_of_receivers_that_cannot_be_read_is_told_and_keeps_nobody_from_serving(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        (tmp_path / "a2a-push.json").write_bytes(b'[{"task": 5')
+        async with inbox() as box, serving(tmp_path) as at, client(at.url, TOKEN) as talk:
+            asked = message("hello")
+            asked.configuration.task_push_notification_config.CopyFrom(config(box))
+            [_ async for _ in talk.send_message(asked)]
+            await box.wait_state("completed")
+
+    play(scene)
+    assert "cannot be read" in caplog.text
+
+
 def test_a_receiver_that_fails_at_first_is_tried_again(tmp_path: Path) -> None:
     async def scene() -> None:
         async with inbox() as box, serving(tmp_path) as at, client(at.url, TOKEN) as talk:
