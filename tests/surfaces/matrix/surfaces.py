@@ -143,7 +143,7 @@ async def send_agui(stage: Theatre, session: str, ending: Ending) -> str:
             try:
                 return " ".join(agui.last_words(await page.run(session, session, ending.text, "")))
             except httpx.TransportError:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.05)
 
 
 def _agui(kind: Kind, reason: str) -> str:
