@@ -23,6 +23,7 @@ Name = Annotated[str, Meta(max_length=128)]
 Line = Annotated[str, Meta(max_length=500)]
 Path = Annotated[str, Meta(max_length=4096)]
 Note = Annotated[str, Meta(max_length=10_000)]
+Key = Annotated[str, Meta(min_length=1, max_length=256, pattern="^[!-~]+$")]
 Label = Annotated[str, Meta(min_length=1, max_length=64)]
 Limits = Annotated[
     dict[str, float],
@@ -242,7 +243,7 @@ class SendMessage(Asked, tag="send", kw_only=True):
     id: str
     session: str
     message: NewMessage
-    key: str | None = None
+    key: Key | None = None
 
 
 class StopRun(Asked, tag="stop", kw_only=True):

@@ -7,17 +7,18 @@ who asked for them. Invariant: whatever it hands out is wired once and owned by 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from turnkeeper.core.commands import Policy
-from turnkeeper.core.errors import InvalidValue
+from turnkeeper.core.errors import InvalidValue, TurnkeeperError
 from turnkeeper.core.limits import LONGEST_S, Limits, Moment, Patch, check_patch, overlay
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
@@ -83,6 +84,10 @@ class System:
     """The sessions that are ours, where others have theirs."""
     closed: bool = False
     """Nothing more will be in its logs."""
+    last_words: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What is to be done when nothing more will happen, and the logs can still be read."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """It is used in this one."""
     _chores: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -102,7 +107,15 @@ class System:
             )
         finally:
             self.closed = True
+            for word in self.last_words:
+                with contextlib.suppress(TurnkeeperError):
+                    await word()
             await self._let_go(own)
+
+    @property
+    def is_gone(self) -> bool:
+        """It is closed, and its logs with it: whoever wants to read them opens them anew."""
+        return self.closed and hasattr(self.store, "close")
 
     async def _let_go(self, own: list[str]) -> None:
         if self.leaving == "end":

@@ -2,8 +2,8 @@
 
 Decides how input is checked and what a session's name may be. It must not know how a run ends.
 Invariant: what a caller gave wrong is refused with the name of its field before anything is stored;
-iterating a run gives each of its events once, in order, to its `run.ended`; what is known of a run
-can still be asked when all is closed, for the log has it.
+iterating a run gives each of its events once, in order, to its `run.ended`; how a run ended can
+still be asked when all is closed; whoever asks for more then is told where it is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -18,23 +19,21 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, get_args, overload
 
 from turnkeeper import compose
+from turnkeeper.core import given
 from turnkeeper.core.commands import Accepted, Create, RunView, StopAnswer
 from turnkeeper.core.errors import SESSION_EXISTS, SHUTTING_DOWN, InvalidValue, TurnkeeperError
 from turnkeeper.core.events import Event, Priority, RunEnded, SessionCreated, WhenBusy
 from turnkeeper.core.fold import fold
-from turnkeeper.core.limits import Moment, Patch, check_patch
+from turnkeeper.core.limits import Moment, check_patch
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.state import Session
 from turnkeeper.core.step import Live
-from turnkeeper.core.view import view
+from turnkeeper.core.view import view, view_of_record
 from turnkeeper.place import Place
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.fanout import CutOff
 
 PAGE_EVENTS = 512
-LONGEST_WAIT_S = 1e9
-"""Thirty years: a longer wait is cut to that, for no clock knows all numbers."""
-
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -68,8 +67,15 @@ class Run:
         """The idempotency key was known: this is the run of the message that had it first."""
         self.outcome: Outcome | None = None
         """How it ended, once `wait`, `look` or iterating has told it."""
-        self._system = system
+        self._known = system
         self._from = accepted.seq - 1
+        self._last: RunView | None = None
+        """How it stood when all was closed."""
+
+    @property
+    def _system(self) -> compose.System:
+        _check_loop(self._known)
+        return self._known
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of session {self.session}>"
@@ -95,7 +101,9 @@ class Run:
 
     async def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """How it ended; none if it is still running when the time is up."""
-        timeout_s = _time("timeout_s", timeout_s)
+        timeout_s = given.time("timeout_s", timeout_s)
+        if self.outcome is None and self._system.is_gone:
+            self.outcome = (await self.look()).outcome
         if self.outcome is None:
             until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
             try:
@@ -107,8 +115,11 @@ class Run:
 
     async def stop(self, by: str = "") -> StopAnswer:
         """Stop this run, and no other. Once it is over, nothing changes."""
+        if self._system.is_gone:
+            await self.look()
+            return StopAnswer(self.id, "ended", changed=False)
         try:
-            return await self._system.dispatcher.stop(self.id, _text("by", by))
+            return await self._system.dispatcher.stop(self.id, given.text("by", by))
         except TurnkeeperError as refused:
             _only_closing(refused)
         ended = (await self._look_in_log()).outcome is not None
@@ -116,6 +127,10 @@ class Run:
 
     async def look(self) -> RunView:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""
+        if self._system.is_gone:
+            if self._last is None or self._last.outcome is None:
+                raise self._unended()
+            return self._last
         try:
             seen = await self._system.dispatcher.look(self.id)
         except TurnkeeperError as refused:
@@ -151,8 +166,16 @@ class Run:
             raise self._unended()
         return seen
 
+    async def look_back(self) -> None:
+        """All is closing, and this is the last time that the log can be read."""
+        record = await self._known.store.run(self.id)
+        if record is not None:
+            self._last = view_of_record(record)
+
     def _unended(self) -> TurnkeeperError:
         told = f"this Turnkeeper was closed before the end of run {self.id} was stored"
+        if self._known.is_gone and self._last is not None and self._last.outcome is None:
+            told += "; it goes on in the next one on the same data"
         return TurnkeeperError(SHUTTING_DOWN, told, run=self.id)
 
 
@@ -181,14 +204,15 @@ class Turnkeeper:
         leave_running: bool = False,
         database: str | os.PathLike[str] | None = None,
     ) -> None:
-        given = compose.built_in_agents() if agents is None else agents
-        self._agents = compose.check_agents(given)
-        self._limits = {} if limits is None else _patch(limits)
+        known = compose.built_in_agents() if agents is None else agents
+        self._agents = compose.check_agents(known)
+        self._limits = {} if limits is None else given.patch(limits)
         self._data = None if data is None else compose.check_data(data)
         logs = None if database is None else Path(database)
         leaving: compose.Leaving = "leave" if leave_running else "stop"
         self._how = compose.Durable(leaving, shared, database=logs)
         self._running: compose.System | None = None
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
@@ -198,6 +222,7 @@ class Turnkeeper:
         else:
             place = Place(self._data)
             self._running = await compose.durable(self._agents, self._limits, place, self._how)
+        self._running.last_words.append(self._look_back)
         try:
             await self._running.start()
         except BaseException:
@@ -211,7 +236,12 @@ class Turnkeeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._system.close()
+        if self._running is not None:
+            await self._running.close()
+
+    async def _look_back(self) -> None:
+        for run in list(self._runs):
+            await run.look_back()
 
     @property
     def agents(self) -> Mapping[str, Agent | Mapping[str, Any]]:
@@ -236,29 +266,33 @@ class Turnkeeper:
         harmless: the same key with the same message is the same run. Limits are for this run alone.
         """
         options: dict[str, Any] = {
-            "priority": _one_of("priority", priority, get_args(Priority)),
-            "when_busy": _one_of("when_busy", when_busy, get_args(WhenBusy)),
-            "key": None if key is None else _text("key", key),
-            "sender": _text("sender", sender),
+            "priority": given.one_of("priority", priority, get_args(Priority)),
+            "when_busy": given.one_of("when_busy", when_busy, get_args(WhenBusy)),
+            "key": None if key is None else given.text("key", key),
+            "sender": given.text("sender", sender),
             "limits": check_patch(dict(limits)),
         }
-        if not _text("text", text).strip():
+        if not given.text("text", text).strip():
             raise InvalidValue("text", text, "say something")
-        name = await self._session(session, agent, _text("cwd", cwd))
+        name = await self._session(session, agent, given.text("cwd", cwd))
         system = self._system
-        return Run(system, name, await system.dispatcher.send(name, text, **options))
+        run = Run(system, name, await system.dispatcher.send(name, text, **options))
+        self._runs.add(run)
+        return run
 
     async def answer(self, approval: str, *, allow: bool, by: str = "", note: str = "") -> None:
         """Answer a question of an agent. The first answer wins; a later one is refused."""
         if not isinstance(allow, bool):
             raise InvalidValue("allow", allow, "give true or false")
-        dispatcher, name = self._system.dispatcher, _text("approval", approval)
-        await dispatcher.answer(name, allow=allow, by=_text("by", by), note=_text("note", note))
+        dispatcher, name = self._system.dispatcher, given.text("approval", approval)
+        await dispatcher.answer(
+            name, allow=allow, by=given.text("by", by), note=given.text("note", note)
+        )
 
     async def watch(self, session: str, after: int = 0) -> AsyncIterator[Event]:
         """Everything that happens in a session after the event numbered `after`, until closed."""
-        name = _text("session", session)
-        async with aclosing(_events(self._system, name, _cursor(after))) as events:
+        name = given.text("session", session)
+        async with aclosing(_events(self._system, name, given.cursor(after))) as events:
             async for event in events:
                 yield event
 
@@ -266,14 +300,17 @@ class Turnkeeper:
     def _system(self) -> compose.System:
         if self._running is None:
             raise RuntimeError("use it as: async with Turnkeeper() as tk: …")
+        _check_loop(self._running)
+        if self._running.is_gone:
+            raise _gone()
         return self._running
 
     async def _session(self, session: str | None, agent: str | None, cwd: str) -> str:
         """The session to send to, made if there is none of that name."""
         system = self._system
         if agent is not None:
-            _text("agent", agent)
-        if session is not None and not _SESSION.fullmatch(_text("session", session)):
+            given.text("agent", agent)
+        if session is not None and not _SESSION.fullmatch(given.text("session", session)):
             told = "give 1 to 128 letters, digits and . _ : -, a letter or digit first; or none"
             raise InvalidValue("session", session, told)
         if session is None or not await system.store.head(session):
@@ -320,49 +357,25 @@ async def _events(system: compose.System, session: str, after: int) -> AsyncGene
         finally:
             watcher.close()
         return
+    if system.is_gone:
+        raise _gone()
     while events := await system.store.read(session, cursor, PAGE_EVENTS):
         for event in events:
             cursor = event.seq
             yield event
 
 
+def _gone() -> TurnkeeperError:
+    told = "this Turnkeeper is closed, and its log with it; another one on the same data has it"
+    return TurnkeeperError(SHUTTING_DOWN, told)
+
+
+def _check_loop(system: compose.System) -> None:
+    if asyncio.get_running_loop() is not system.loop:
+        told = "it was entered in another event loop; use it there, or a server and its clients"
+        raise RuntimeError(f"this Turnkeeper cannot be used here: {told}")
+
+
 def _only_closing(refused: TurnkeeperError) -> None:
     if refused.entry is not SHUTTING_DOWN:
         raise refused
-
-
-# What callers give ---------------------------------------------------------------------------
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidValue(field, value, "give text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidValue(field, value, "this is not Unicode text (a lone surrogate)") from None
-    return value
-
-
-def _one_of(field: str, value: object, allowed: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise InvalidValue(field, value, f"give one of {', '.join(allowed)}")
-    return value
-
-
-def _patch(limits: object) -> Patch:
-    return check_patch(dict(limits) if isinstance(limits, Mapping) else limits)
-
-
-def _cursor(after: object) -> int:
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise InvalidValue("after", after, "give the number of the last event you have, or 0")
-    return after
-
-
-def _time(field: str, value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidValue(field, value, "give a number of seconds, or none to wait for the end")
-    return float(min(value, LONGEST_WAIT_S))

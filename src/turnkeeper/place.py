@@ -15,6 +15,7 @@ import os
 import secrets
 import stat
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -56,6 +57,7 @@ class Held:
         self._place = place
         self._lock: int | None = lock
         self.shared = shared
+        _held.add(self)
 
     def release(self) -> None:
         """Let go. A second time changes nothing."""
@@ -66,7 +68,15 @@ class Held:
             self._place.withdraw()
             with contextlib.suppress(OSError):
                 os.ftruncate(lock, 0)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked may have it open, too
         os.close(lock)
+
+    def _forget(self) -> None:
+        """In a child that was forked: it is the parent that holds the place."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +88,17 @@ class Held:
         tb: TracebackType | None,
     ) -> None:
         self.release()
+
+
+_held: weakref.WeakSet[Held] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for held in list(_held):
+        held._forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Place:

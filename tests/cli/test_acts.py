@@ -38,7 +38,7 @@ def test_waiting_gives_the_exit_code_of_the_outcome(
 def test_a_session_is_made_only_if_its_agent_is_named(home: House) -> None:
     done = home.tk("send", "misspelt", "hello")
     assert done.returncode == 2
-    assert "TK-502 there is no session misspelt" in done.stderr
+    assert "TK-502 there is no session misspelt, and no --agent NAME to make it" in done.stderr
     assert home.tk_json("sessions", "--search", "misspelt") == {"items": []}
 
 

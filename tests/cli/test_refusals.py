@@ -120,6 +120,38 @@ def test_the_server_that_is_named_gets_the_token_of_the_directory_it_holds(home:
     assert tk("ps", "--server", f"http://localhost:{port}", data=home.data).returncode == 0
 
 
+def test_an_address_that_was_not_typed_is_told_with_its_variable() -> None:
+    done = tk("ps", TURNKEEPER_URL=NOBODY)
+    assert done.returncode == 2
+    assert "TK-531 http://127.0.0.1:9/" in done.stderr
+    assert "(the address is that of TURNKEEPER_URL)" in done.stderr
+    assert "TURNKEEPER_URL" not in tk("ps", "--server", NOBODY).stderr
+
+
+def test_the_token_in_an_address_goes_before_the_variable(home: House) -> None:
+    token = (home.data / "token").read_text().strip()
+    there = f"{home.url}/?token={token}"
+    done = tk("ps", TURNKEEPER_URL=there, TURNKEEPER_TOKEN="tk_of_another_server")
+    assert (done.returncode, "TK-521" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["runn"], "No such command 'runn'. Did you mean 'run'? Nothing was stored or run."),
+        (["completion"], "Choose from: bash, zsh, fish. Nothing was stored or run."),
+        (["gc"], "say what may go: --older 30d, --keep 5GB, or both. Nothing was stored or run."),
+    ],
+)
+def test_a_slip_is_told_in_one_line_and_then_the_usage(arguments: list[str], told: str) -> None:
+    done = tk(*arguments)
+    refusal, *usage = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert refusal.startswith("turnkeeper: TK-501 ")
+    assert refusal.endswith(told)
+    assert usage[0].startswith("Usage: turnkeeper ")
+
+
 @pytest.mark.parametrize("url", ["nowhere", "ftp://x", "http://", "http://user:pw@h/"])
 def test_an_address_that_is_none_is_told(url: str) -> None:
     done = tk("ps", "--server", url)

@@ -168,6 +168,18 @@ def test_draining_waits_for_what_runs_and_takes_nothing_new(tmp_path: Path) -> N
     assert kept["outcome"]["kind"] == "completed"
 
 
+def test_what_is_waited_for_can_be_looked_at_and_stopped_by_the_commands(tmp_path: Path) -> None:
+    with house(tmp_path / "data", "--drain", TURNKEEPER__SERVER__DRAIN_S="1h") as there:
+        run = there.send("s", "stall after 1")
+        there.wait_phase(run, "working")
+        there.process.send_signal(signal.SIGTERM)
+        wait_until("it is closing", lambda: status_of(f"{there.url}/readyz") == 503)
+        (shown,) = there.tk_json("ps")["items"]
+        assert shown["id"] == run
+        assert there.tk("stop", run).returncode == 0
+        assert there.process.wait(TIMEOUT_S) == 0
+
+
 def test_draining_has_a_bound(tmp_path: Path) -> None:
     with house(tmp_path / "data", "--drain", TURNKEEPER__SERVER__DRAIN_S="0.2") as there:
         run = there.send("s", "stall after 1")
@@ -237,6 +249,31 @@ def test_the_demo_prints_an_address_with_its_token_and_leaves_nothing(tmp_path: 
     assert os.listdir(tmp_path) == []
 
 
+def test_what_the_demo_says_to_type_leads_to_it(tmp_path: Path) -> None:
+    with started("demo", "--port", "0", TMPDIR=str(tmp_path)) as process:
+        said = wait_said(process, r"Ctrl-C ends it")
+        typed = re.findall(r"^  (.+)$", said, re.M)
+        done = subprocess.run(
+            ["sh", "-c", "\n".join(typed).replace("turnkeeper", COMMAND)],
+            capture_output=True, text=True, timeout=TIMEOUT_S,
+        )  # fmt: skip
+        assert (done.returncode, "falls silent" in done.stdout) == (0, True)
+        assert f"through the server {said.split()[2].partition('/?')[0]}" in done.stderr
+
+
+def test_the_demo_leaves_nothing_when_it_is_ended_at_once(tmp_path: Path) -> None:
+    with started("demo", "--port", "0", TMPDIR=str(tmp_path)) as process:
+        url = wait_said(process, r"Ctrl-C ends it").split()[2]
+        done = tk("send", "--server", url, "--agent", "demo", "held", "stubborn")
+        assert done.returncode == 0
+        (data,) = tmp_path.iterdir()
+        process.send_signal(signal.SIGINT)
+        wait_until("it ends", lambda: Place(data).server() is None)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 128 + signal.SIGINT
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_demo_keeps_what_it_is_told_to_keep(tmp_path: Path) -> None:
     with started("demo", "--port", "0", "--data", tmp_path / "data") as process:
         wait_said(process, "Ctrl-C ends it")
@@ -257,7 +294,8 @@ def test_the_demo_takes_another_port_if_the_usual_one_is_taken(tmp_path: Path) -
             pass  # somebody else has it, which will do as well
         with started("demo", "--data", tmp_path / "data") as process:
             said = wait_said(process, r"serving at http://\S+")
-            assert ":7433" not in said
+            assert "listens on 127.0.0.1:7433 already: it is another port this time" in said
+            assert ":7433" not in said.partition("serving at")[2]
 
 
 def test_nothing_reads_the_output_of_a_server_and_it_serves(tmp_path: Path) -> None:

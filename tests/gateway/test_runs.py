@@ -225,3 +225,42 @@ def test_the_agents_are_listed_with_what_they_can() -> None:
         assert agent["abilities"]["approvals"] is True
 
     play(scene, drivers={"demo": "a demo"})
+
+
+def test_a_list_tells_phases_and_clocks_like_a_look_does() -> None:
+    async def scene(home: House) -> None:
+        for name in ("a", "b"):
+            await home.session(name)
+        running, queued = await home.send("a", "stall"), await home.send("a", "hello")
+        ended = await home.send("b", "hello")
+        await home.ended(ended)
+        await home.until_phase(running, "waiting")
+        listed = {item["id"]: item for item in (await home.get("/v1/runs"))["items"]}
+        assert listed[running]["phase"] == "waiting"
+        assert "first_output" in {clock["clock"] for clock in listed[running]["clocks"]}
+        assert (listed[queued]["phase"], listed[queued]["position"]) == ("queued", 1)
+        assert (listed[ended]["phase"], listed[ended]["clocks"]) == ("closed", [])
+
+    play(scene)
+
+
+def test_a_diagnosis_tells_what_a_run_does_and_what_comes_next() -> None:
+    async def scene(home: House) -> None:
+        await home.session("a")
+        run = await home.send("a", "stall after 1")
+        behind = await home.send("a", "hello")
+        await home.until_phase(run, "working")
+        known = await home.get(f"/v1/runs/{run}/diagnosis")
+        assert (known["state"], known["phase"], known["last"]) == (
+            "running", "working", "output.text",
+        )  # fmt: skip
+        assert known["stalling_in_s"] > 0
+        first = known["clocks"][0]
+        assert first["clock"] == "idle"
+        assert "timed_out/idle" in first["then"]
+        waits = await home.get(f"/v1/runs/{behind}/diagnosis")
+        assert (waits["state"], waits["behind"]) == ("queued", run)
+        told = await home.ask("GET", "/v1/runs/r_nope/diagnosis")
+        assert (told.status, told.json["code"]) == (404, "TK-503")
+
+    play(scene)

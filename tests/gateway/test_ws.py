@@ -23,6 +23,7 @@ from tests.gateway.house import (
     until,
 )
 from turnkeeper.core.errors import UNKNOWN_SESSION, StoreDown, TurnkeeperError
+from turnkeeper.gateway import protocols
 from turnkeeper.gateway.reader import PART_BYTES
 from turnkeeper.runtime import fanout
 
@@ -508,5 +509,94 @@ def test_commands_of_a_peer_that_never_reads_are_not_piled_up() -> None:
         assert sum(buffered(home)) < 1_000_000
         idle.transport.abort()
         await asyncio.wait_for(asking, SOON_S)
+
+    play(scene)
+
+
+async def handshaken(home: House) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A WebSocket whose frames are written by hand."""
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    small.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(small, ("127.0.0.1", home.port))
+    reader, writer = await asyncio.open_connection(sock=small, limit=1024)
+    lines = {
+        "Host": "localhost", "Connection": "Upgrade", "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }  # fmt: skip
+    writer.write(head("GET", "/v1/ws", lines))
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+def frame(opcode: int, data: bytes, *, fin: bool = True) -> bytes:
+    """A short frame, masked with zeros."""
+    return bytes([opcode | (0x80 if fin else 0), 0x80 | len(data), 0, 0, 0, 0]) + data
+
+
+def test_pongs_for_a_peer_that_never_reads_are_not_piled_up() -> None:
+    async def scene(home: House) -> None:
+        reader, writer = await handshaken(home)
+        for n in range(400):
+            writer.write(frame(0x9, b"%04d" % n + b"p" * 96) * 250)
+            async with asyncio.timeout(SOON_S):
+                await writer.drain()
+        await until(lambda: sum(buffered(home)) > 60_000)
+        assert sum(buffered(home)) < 1_000_000
+        async with asyncio.timeout(SOON_S):
+            last = b""
+            while b"0399" not in last:  # the answer to the last ping
+                last = last[-200:] + await reader.read(65536)
+        writer.close()
+
+    play(scene)
+
+
+def test_a_message_in_very_many_pieces_takes_no_more_than_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocols, "PIECES_MAX", 10)
+
+    async def scene(home: House) -> None:
+        reader, writer = await handshaken(home)
+        writer.write(frame(0x1, b'{"type":"ping","id":"', fin=False))
+        writer.write(frame(0x0, b"", fin=False) * 5000 + frame(0x0, b"x", fin=False) * 5)
+        writer.write(frame(0x0, b"", fin=False) * 5000)
+        server = home.server._uvicorn
+        assert server is not None
+        (peer,) = server.server_state.connections
+        await until(lambda: b"".join(peer.frames).endswith(b"xxxxx"))  # type: ignore[union-attr]
+        assert len(peer.frames) <= 11  # type: ignore[union-attr]
+        writer.write(frame(0x0, b'"}'))
+        async with asyncio.timeout(SOON_S):
+            assert b'{"type":"pong","id":"xxxxx"}' in await reader.readuntil(b"}")
+        writer.close()
+
+    play(scene)
+
+
+def test_text_that_is_no_text_ends_the_socket_and_fills_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(home: House) -> None:
+        reader, writer = await handshaken(home)
+        writer.write(frame(0x1, b"\xff\xfe"))
+        async with asyncio.timeout(SOON_S):
+            told = await reader.read(-1)
+        assert told[:4] == bytes([0x88, len(told) - 2]) + (1007).to_bytes(2, "big")
+        writer.close()
+
+    play(scene)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "k" * 257, "ä"])
+def test_a_key_that_http_would_refuse_is_refused_here_too(key: str) -> None:
+    async def scene(home: House) -> None:
+        await home.session("a")
+        async with home.socket() as ws:
+            told = await command(ws, "send", "1", session="a", key=key, message={"text": "x"})
+            assert told["type"] == "error"
+            assert told["problem"]["field"] == "key"
 
     play(scene)

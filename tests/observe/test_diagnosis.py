@@ -15,11 +15,12 @@ from tests.process.custody.harness import in_loop, wait_true
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import probe
-from turnkeeper.observe.diagnosis import Diagnosis, TreeLike, diagnose, lines
+from turnkeeper.observe.diagnosis import TreeLike, diagnose, lines
 from turnkeeper.testing.virtual import run
 
 

@@ -345,7 +345,7 @@ def test_bytes_that_are_not_text_are_refused() -> None:
 def test_a_person_at_a_terminal_is_asked(key: str, then: str) -> None:
     with terminal([COMMAND, "run", "ask"]) as at:
         at.wait_for("[y/N] ")
-        assert 'leave for delete {"path": "notes/old.txt"}' in at.seen
+        assert 'permission for delete {"path": "notes/old.txt"}' in at.seen
         at.type(key)
         assert at.wait_end() == 0
         assert then in at.seen

@@ -102,6 +102,19 @@ def test_a_store_is_not_opened_on_a_full_disk(tmp_path: Path) -> None:
         asyncio.run(test(disk))
 
 
+def test_a_store_that_is_there_says_of_a_full_disk_that_it_is_full(tmp_path: Path) -> None:
+    async def test(disk: Path) -> None:
+        store = await SqliteStore.open(disk / "turnkeeper.db")
+        await put(store, created())
+        await store.close()
+        fill(disk)
+        with pytest.raises(StoreDown, match="its disk is full"):
+            await SqliteStore.open(disk / "turnkeeper.db")
+
+    with small_disk(tmp_path / "disk") as disk:
+        asyncio.run(test(disk))
+
+
 def test_a_store_is_not_opened_on_a_read_only_disk(tmp_path: Path) -> None:
     async def make(path: Path) -> None:
         store = await SqliteStore.open(path)

@@ -209,3 +209,48 @@ def test_a_path_that_cannot_be_a_place_is_refused_by_name(
     with pytest.raises(InvalidValue, match=told) as refused:
         Place(tmp_path / name).make()
     assert refused.value.field == "data"
+
+
+def test_a_child_that_was_forked_does_not_hold_the_place(tmp_path: Path) -> None:
+    place = Place(tmp_path / "data")
+    held = place.hold()
+    ready, go_on = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ready[1], b"x")
+        os.read(go_on[0], 1)
+        os._exit(0)
+    try:
+        assert os.read(ready[0], 1)
+        held.release()
+        place.hold().release()
+    finally:
+        os.write(go_on[1], b"x")
+        os.waitpid(child, 0)
+
+
+def test_a_place_whose_holder_died_is_free_though_its_forked_child_lives(tmp_path: Path) -> None:
+    program = f"""
+        import os, sys
+        from pathlib import Path
+        from turnkeeper.place import Place
+        held = Place(Path({str(tmp_path / "data")!r})).hold()
+        if os.fork() == 0:
+            print("forked", flush=True)
+            sys.stdin.read()
+        else:
+            os._exit(0)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    try:
+        assert parent.stdout.readline() == "forked\n"
+        parent.wait(20)
+        Place(tmp_path / "data").hold().release()
+    finally:
+        parent.stdin.close()
+        parent.stdout.close()

@@ -11,6 +11,8 @@ import pytest
 from tests.tidy.source import REPO
 from turnkeeper.cli.app import cli
 from turnkeeper.config.keys import DRIVERS, SECTIONS, TOP, TokenKeys
+from turnkeeper.custody.program import ALLOWED, ALLOWED_PREFIXES
+from turnkeeper.drivers import claude, codex
 from turnkeeper.drivers.a2a_remote import A2AOptions
 from turnkeeper.drivers.acp import AcpOptions
 from turnkeeper.drivers.chat_apis import ChatOptions
@@ -102,6 +104,15 @@ def test_every_key_of_a_driver_is_in_its_part_of_the_page(driver: str) -> None:
     parts = re.split(r"^### driver = ", CONFIGURATION, flags=re.M)[1:]
     (part,) = [part for part in parts if f'"{driver}"' in part.partition("\n")[0]]
     assert OF_DRIVERS[driver] <= set(told_in(part.partition("\n## ")[0]))
+
+
+def test_the_allow_list_is_on_the_page_as_it_is() -> None:
+    part = CONFIGURATION.partition("\n### The allow-list\n")[2].partition("\n###")[0]
+    told = {*re.findall(r"`([A-Z][A-Z_]+)`", part)}
+    upper = {name for name in ALLOWED if name.isupper()}
+    assert {name.upper() for name in ALLOWED} == upper, "and the same in lower case"
+    further = {*claude.VARIABLES, *codex.VARIABLES}
+    assert told == {*upper, *ALLOWED_PREFIXES, *further}
 
 
 # Commands ------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """The reference pages say what the source says."""
 
+import dataclasses
+import inspect
 import re
-from typing import get_args
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,11 +15,13 @@ from scripts import conformance_page, diagram, events_page
 from tests.conformance.drivers.case import CASES
 from tests.conformance.drivers.scenarios import SCENARIOS
 from tests.tidy.source import REPO
+from turnkeeper.client import Client, Options, RemoteRun
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.events import FACTS, Event, OutputText, ToolProgressFact, decode, encode
 from turnkeeper.core.limits import LIMIT_KEYS, LONGEST_S, Limits
 from turnkeeper.core.signals import AgentSignal
 from turnkeeper.core.table import CELLS, TABLE
+from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.testing.script import AnyStep, Body, Script
 
 LIMITS_PAGE = REPO / "docs" / "reference" / "limits.md"
@@ -115,6 +121,90 @@ def test_a_limit_with_another_default_is_seen() -> None:
         "idle_s": 60.0,
         "queue_s": 0.0,
     }
+
+
+MAPPED = ("core", "runtime", "gateway")
+"""The packages whose modules the map of the architecture names one by one."""
+
+
+def modules_left_out(text: str, package: Path) -> list[str]:
+    """Those of a package that the map does not name."""
+    tree = text.partition("\nsrc/turnkeeper/\n")[2].partition("\n```")[0]
+    words = {*re.findall(r"\w+", tree)}
+    names = [path.stem for path in sorted(package.glob("*.py"))]
+    return [name for name in names if name != "__init__" and name not in words]
+
+
+@pytest.mark.parametrize("package", MAPPED)
+def test_the_map_of_the_architecture_names_every_module(package: str) -> None:
+    text = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert modules_left_out(text, REPO / "src" / "turnkeeper" / package) == []
+
+
+def test_a_module_that_the_map_leaves_out_is_seen(tmp_path: Path) -> None:
+    for name in ("here", "missing", "__init__"):
+        (tmp_path / f"{name}.py").write_text("")
+    assert modules_left_out("```\nsrc/turnkeeper/\n  here  it\n```", tmp_path) == ["missing"]
+
+
+def given_in(page: str, name: str) -> list[list[str]]:
+    """The arguments, with their defaults, wherever a page shows the call as code."""
+    shown = re.findall(rf"`(?:await )?{re.escape(name)}\(([^`]*)\)`", page)
+    return [re.sub(r"\s+", " ", one).split(", ") for one in shown]
+
+
+def given_to(call: Callable[..., Any]) -> list[str]:
+    """The same of the call itself."""
+    found, starred = [], False
+    for one in inspect.signature(call).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            found.append("*")
+            starred = True
+        default = "" if one.default is one.empty else f"={one.default!r}".replace("'", '"')
+        found.append(f"{'**' if one.kind is one.VAR_KEYWORD else ''}{one.name}{default}")
+    return [one for one in found if one != "self"]
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "call"),
+    [
+        ("python", "Turnkeeper", turnkeeper.Turnkeeper),
+        ("python", "tk.send", turnkeeper.Turnkeeper.send),
+        ("python", "tk.answer", turnkeeper.Turnkeeper.answer),
+        ("python", "run.wait", turnkeeper.Run.wait),
+        ("python", "run.stop", turnkeeper.Run.stop),
+        ("python", "DemoAgent", DemoAgent),
+        ("client", "Client", Client),
+        ("client", "c.send", Client.send),
+        ("client", "c.create_session", Client.create_session),
+        ("client", "c.sessions", Client.sessions),
+        ("client", "c.events", Client.events),
+        ("client", "c.runs", Client.runs),
+        ("client", "c.approvals", Client.approvals),
+        ("client", "c.answer", Client.answer),
+        ("client", "run.wait", RemoteRun.wait),
+        ("client", "run.stop", RemoteRun.stop),
+    ],
+)
+def test_a_call_is_shown_with_the_arguments_that_it_takes(
+    page: str, name: str, call: Callable[..., Any]
+) -> None:
+    text = (REPO / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    assert given_to(call) in given_in(text, name)
+
+
+def test_every_name_that_is_exported_is_on_the_page_of_the_library() -> None:
+    page = (REPO / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"\w+", page)}
+    assert [name for name in turnkeeper.__all__ if name not in known] == ["__version__"]
+
+
+def test_every_option_of_the_client_is_on_its_page_with_its_default() -> None:
+    page = (REPO / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
+    told = {
+        name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.M)
+    }
+    assert told == {name: float(value) for name, value in dataclasses.asdict(Options()).items()}
 
 
 def test_every_driver_and_every_scenario_has_its_cell_in_the_conformance_table() -> None:

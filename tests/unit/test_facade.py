@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from turnkeeper import (
     compose,
     events,
 )
+from turnkeeper.core.errors import SHUTTING_DOWN
+from turnkeeper.core.events import RunEnded
 from turnkeeper.core.limits import LIMIT_KEYS
 from turnkeeper.drivers.demo import DemoAgent
 from turnkeeper.facade import LimitArguments
@@ -702,3 +704,61 @@ def test_the_events_module_has_every_fact_and_nothing_that_it_uses_itself() -> N
     assert there == set(events.__all__)
     assert {fact.__name__ for fact in events.FACTS} <= there
     assert {"Event", "decode", "encode"} <= there
+
+
+# After it is closed, and elsewhere -----------------------------------------------------------
+
+
+def test_how_a_run_ended_can_be_asked_when_a_durable_one_is_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Turnkeeper(data=tmp_path / "data") as tk:
+            done = await tk.send("a", "hello")
+            await done.wait()
+            done.outcome = None
+            stopped = await tk.send("b", "stall")
+            queued = await tk.send("b", "hello")
+        outcome = await done.wait()
+        assert outcome.kind is Kind.COMPLETED
+        assert (await done.look()).outcome == outcome
+        assert (await done.stop()).state == "ended"
+        assert (await stopped.wait()).reason == "shutdown"
+        for asked in (queued.wait, queued.look, queued.stop):
+            with pytest.raises(TurnkeeperError, match="goes on in the next one") as refused:
+                await asked()
+            assert refused.value.entry is SHUTTING_DOWN
+        with pytest.raises(TurnkeeperError, match="this Turnkeeper is closed") as refused:
+            await tk.send("a", "hello")
+        assert refused.value.entry is SHUTTING_DOWN
+        with pytest.raises(TurnkeeperError, match="another one on the same data has it"):
+            async for _ in done:
+                pass
+        async with Turnkeeper(data=tmp_path / "data") as again:
+            ended = [e.run async for e in until_ended(again, "b", queued.id)]
+        assert ended.count(queued.id) == 1
+
+    asyncio.run(main())
+
+
+async def until_ended(tk: Turnkeeper, session: str, run: str) -> AsyncIterator[Event]:
+    """The endings of a session, to that run's."""
+    async for event in tk.watch(session):
+        if isinstance(event.data, RunEnded):
+            yield event
+            if event.run == run:
+                return
+
+
+def test_one_that_was_entered_in_another_loop_is_not_used_from_this_one() -> None:
+    async def main() -> None:
+        async with Turnkeeper() as tk:
+            run = await tk.send("a", "hello")
+
+            def elsewhere() -> None:
+                for asked in (tk.send("b", "hello"), run.wait(), run.look()):
+                    with pytest.raises(RuntimeError, match="another event loop"):
+                        asyncio.run(asked)
+
+            await asyncio.to_thread(elsewhere)
+            assert (await run.wait()).kind is Kind.COMPLETED
+
+    asyncio.run(main())

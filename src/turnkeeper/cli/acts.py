@@ -24,25 +24,25 @@ def stop(run: str, as_json: bool, where: Where) -> None:
     doing(lambda: stop_run(where, run, as_json=as_json))
 
 
-@click.command(short_help="Allow what an agent asks leave for.")
+@click.command(short_help="Allow what an agent asks permission for.")
 @note
 @as_json
 @anywhere
 @click.argument("approval", metavar="ID")
 def approve(approval: str, note: str, as_json: bool, where: Where) -> None:
-    """Allow what an agent asks leave for. The first answer stands."""
+    """Allow what an agent asks permission for. The first answer stands."""
     from turnkeeper.cli.sending import answer
 
     doing(lambda: answer(where, approval, allow=True, note=note, as_json=as_json))
 
 
-@click.command(short_help="Deny what an agent asks leave for.")
+@click.command(short_help="Deny what an agent asks permission for.")
 @note
 @as_json
 @anywhere
 @click.argument("approval", metavar="ID")
 def deny(approval: str, note: str, as_json: bool, where: Where) -> None:
-    """Deny what an agent asks leave for. The first answer stands."""
+    """Deny what an agent asks permission for. The first answer stands."""
     from turnkeeper.cli.sending import answer
 
     doing(lambda: answer(where, approval, allow=False, note=note, as_json=as_json))

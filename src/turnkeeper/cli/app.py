@@ -16,6 +16,7 @@ from turnkeeper.cli.params import Commands
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
+    epilog='Begin with: turnkeeper run "hello". COMMAND --help says more of a command.',
 )
 @click.version_option(__version__, message="turnkeeper %(version)s")
 def cli() -> None:

@@ -16,7 +16,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from turnkeeper.api import AgentOut, RunOut
+from turnkeeper.api import RunOut
 from turnkeeper.cli.clean import one_line
 from turnkeeper.cli.looking import say_items, say_json
 from turnkeeper.cli.params import Where
@@ -26,17 +26,11 @@ from turnkeeper.cli.tables import Paper
 from turnkeeper.compose import custody_trouble, detected_agents, look_at
 from turnkeeper.core import events as e
 from turnkeeper.core import records as r
+from turnkeeper.core.diagnosis import ClockSeen, Diagnosis, ProcessSeen
 from turnkeeper.core.errors import DATA_IN_USE, TurnkeeperError
 from turnkeeper.core.limits import SILENCE, Limits
 from turnkeeper.core.outcome import Outcome
-from turnkeeper.observe.diagnosis import (
-    ClockSeen,
-    Diagnosis,
-    ProcessSeen,
-    hints,
-    lines,
-    what_then,
-)  # fmt: skip
+from turnkeeper.observe.diagnosis import hints, lines, what_then
 from turnkeeper.observe.doctor import Finding, Installation, check_installation, worst
 from turnkeeper.observe.redact import Redactor
 from turnkeeper.store.upkeep import check
@@ -136,12 +130,9 @@ def _show(found: Sequence[Finding]) -> None:
 async def _tell_run(where: Where, run: str, *, as_json: bool) -> None:
     found = find(where)
     async with books_for(where, "turnkeeper doctor") as books:
-        seen = await books.run(run)
-        agent = await books.agent(seen.agent)
-        known = await diagnosis(books, seen, polite=_can_interrupt(agent))
-    if found.there is None or found.there.near:
-        known = await _with_processes(known, found, agent)
-    known = msgspec.structs.replace(known, hints=tuple(hints(known)))
+        known = await books.diagnosis(run)
+        if known is None:
+            known = await _from_logs(books, await books.run(run), found)
     if as_json:
         say_json(known)
         return
@@ -157,11 +148,13 @@ def one_line_kept(line: str) -> str:
     return indent + one_line(line)
 
 
-def _can_interrupt(agent: AgentOut | None) -> bool:
-    return agent is not None and agent.abilities.get("interrupt", False)
+async def _from_logs(books: Books, seen: RunOut, found: Found) -> Diagnosis:
+    """What can be found out where no server tells it."""
+    known = await _with_processes(await diagnosis(books, seen), found)
+    return msgspec.structs.replace(known, hints=tuple(hints(known)))
 
 
-async def diagnosis(books: Books, seen: RunOut, *, polite: bool) -> Diagnosis:
+async def diagnosis(books: Books, seen: RunOut) -> Diagnosis:
     """What can be said of the run, but for its processes."""
     log = await _log_of(books, seen) if seen.state == "running" else []
     limits, attempt, process, last = Limits(), 0, None, ""
@@ -190,7 +183,7 @@ async def diagnosis(books: Books, seen: RunOut, *, polite: bool) -> Diagnosis:
         clocks=tuple(
             ClockSeen(
                 clock=clock.clock, in_s=clock.in_s, budget_s=clock.budget_s,
-                then=what_then(clock, seen.phase, limits, polite=polite),
+                then=what_then(clock, seen.phase, limits, polite=False),
             )
             for clock in seen.clocks
         ),
@@ -222,14 +215,13 @@ async def _log_of(books: Books, seen: RunOut) -> list[e.Event]:
     return []
 
 
-async def _with_processes(known: Diagnosis, found: Found, agent: AgentOut | None) -> Diagnosis:
+async def _with_processes(known: Diagnosis, found: Found) -> Diagnosis:
     """And what its processes are doing, if it is one that has any here."""
     if known.process is None:
         return known
     tree = await look_at(found.place.custody, known.process)
     if tree is None:
-        in_custody = agent is not None and agent.outlives_server
-        return msgspec.structs.replace(known, processes=()) if in_custody else known
+        return known
     redact = Redactor()
     return msgspec.structs.replace(
         known,

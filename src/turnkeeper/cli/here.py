@@ -17,6 +17,7 @@ from turnkeeper.cli.reach import Found, placed
 from turnkeeper.cli.sides import DEFAULT_AGENT, Message
 from turnkeeper.compose import Durable, System, agents_with, built_in_agents, durable
 from turnkeeper.core import records as r
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import UNKNOWN_RUN, UNKNOWN_SESSION, TurnkeeperError
 from turnkeeper.facade import Run, Turnkeeper
 
@@ -109,11 +110,11 @@ class InLogs:
             raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
         return api.run_out(record)
 
+    async def diagnosis(self, run: str) -> Diagnosis | None:
+        return None
+
     async def head(self, session: str) -> int:
         return 0 if self._system is None else await self._system.store.head(session)
-
-    async def agent(self, name: str) -> api.AgentOut | None:
-        return None
 
     async def approvals(self, query: r.ApprovalQuery) -> list[api.ApprovalOut]:
         if self._system is None:

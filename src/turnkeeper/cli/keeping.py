@@ -10,14 +10,29 @@ import sys
 
 import click
 
-from turnkeeper.cli.params import Duration, Size, Where, anywhere, as_json, doing, on_data, telling
+from turnkeeper.cli.params import (
+    Duration,
+    Size,
+    Where,
+    anywhere,
+    as_json,
+    by_config,
+    doing,
+    in_data,
+    on_data,
+    telling,
+)  # fmt: skip
+
+PORTS = click.IntRange(0, 65535)
 
 
 @click.command(short_help="The server.")
-@click.option("--config", metavar="FILE", help="The configuration; else it is looked for.")
-@click.option("--host", help="Where it listens: 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
-@click.option("--data", metavar="DIR", help="The data directory.")
+@by_config
+@click.option("--host", metavar="HOST", help="Where it listens; else server.host, or 127.0.0.1.")
+@click.option(
+    "--port", type=PORTS, metavar="PORT", help="The port, 0 for any; else server.port, or 7433."
+)
+@in_data
 @click.option("--drain", is_flag=True, help="On SIGTERM wait for running turns, within drain_s.")
 def serve(
     config: str | None, host: str | None, port: int | None, data: str | None, drain: bool
@@ -34,12 +49,14 @@ def serve(
 
 
 @click.command(short_help="A server with the demo agent, to play with.")
-@click.option("--host", help="Where it listens: 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port: 7433; 0 for any.")
+@click.option("--host", metavar="HOST", help="Where it listens; else 127.0.0.1.")
+@click.option(
+    "--port", type=PORTS, metavar="PORT", help="The port; else 7433, or any if that is taken."
+)
 @click.option("--data", metavar="DIR", help="The data directory; else one that goes with it.")
 def demo(host: str | None, port: int | None, data: str | None) -> None:
-    """A server with the built-in demo agent, to play with. It prints its address with its token;
-    what it keeps is gone when it ends, unless --data says where."""
+    """A server with the built-in demo agent, to play with. It prints its address with its token,
+    and how to talk to it; what it keeps is gone when it ends, unless --data says where."""
     with telling():
         from turnkeeper.cli.serving import serve_demo
 
@@ -51,8 +68,8 @@ def config() -> None:
     """The configuration."""
 
 
-@config.command()
-@click.option("--config", metavar="FILE", help="The configuration; else it is looked for.")
+@config.command(short_help="What is in force, where it was said, and what is wrong.")
+@by_config
 @as_json
 def check(config: str | None, as_json: bool) -> None:
     """What is in force and where it was said; and everything that is wrong, at once."""
@@ -118,7 +135,13 @@ def backup(file: str, as_json: bool, data: str | None, config: str | None) -> No
 @click.command(short_help="What a shell needs to complete these commands.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """What a shell needs to complete these commands: eval "$(turnkeeper completion bash)"."""
+    """What a shell needs to complete these commands with the tab key.
+
+    \b
+    bash, in ~/.bashrc:      eval "$(turnkeeper completion bash)"
+    zsh, in ~/.zshrc:        eval "$(turnkeeper completion zsh)"
+    fish, in config.fish:    turnkeeper completion fish | source
+    """
     from click.shell_completion import get_completion_class
 
     root = click.get_current_context().find_root()

@@ -11,7 +11,8 @@ import click
 from turnkeeper.cli.params import Where, anywhere, as_json, doing
 
 most = click.option(
-    "-n", "--limit", "limit", type=click.IntRange(1, 500), default=50, show_default=True,
+    "-n", "--limit", "limit", metavar="COUNT", type=click.IntRange(1, 500), default=50,
+    show_default=True,
     help="At most so many, the newest.",
 )  # fmt: skip
 
@@ -28,7 +29,7 @@ def agents(as_json: bool, where: Where) -> None:
 
 
 @click.command(short_help="The sessions, the newest first.")
-@click.option("--agent", help="Those with this agent.")
+@click.option("--agent", metavar="NAME", help="Those with this agent.")
 @click.option("--busy", is_flag=True, help="Those in which something runs or waits.")
 @click.option("--search", help="Those with this text in their id or title.")
 @most
@@ -45,7 +46,7 @@ def sessions(
 
 @click.command(short_help="What runs and what waits, as a tree.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that have ended, too.")
-@click.option("--session", help="Those of this session.")
+@click.option("--session", metavar="NAME", help="Those of this session.")
 @most
 @as_json
 @anywhere
@@ -70,7 +71,9 @@ def show(run: str, as_json: bool, where: Where) -> None:
 
 @click.command(short_help="What happened in a session, an event a line.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Those after this number.")
+@click.option(
+    "--after", metavar="SEQ", type=click.IntRange(0), default=0, help="Those after this number."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, as JSON.")
 @anywhere
 @click.argument("session")
@@ -81,13 +84,13 @@ def events(session: str, follow: bool, after: int, as_json: bool, where: Where) 
     doing(lambda: tell_events(where, session, after, follow=follow, as_json=as_json))
 
 
-@click.command(short_help="What agents ask leave for.")
+@click.command(short_help="What agents ask permission for.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that are settled, too.")
 @most
 @as_json
 @anywhere
 def approvals(everything: bool, limit: int, as_json: bool, where: Where) -> None:
-    """What agents ask leave for, and nobody has answered."""
+    """What agents ask permission for, and nobody has answered."""
     from turnkeeper.cli.looking import tell_approvals
 
     doing(lambda: tell_approvals(where, limit, everything=everything, as_json=as_json))

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, from `90`, `90s`, `5m`, `2h` or `1.5h`."""
+    """Seconds, from `90`, `90s`, `5m`, `1.5h` or `30d`."""
 
     name = "duration"
 
@@ -92,10 +92,18 @@ def _stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-on_data: Callable[[F], F] = _stacked(
-    click.option("--data", metavar="DIR", help="The data directory."),
-    click.option("--config", metavar="FILE", help="The configuration; else it is looked for."),
+in_data: Callable[[F], F] = click.option(
+    "--data",
+    metavar="DIR",
+    help="The data directory; else the configured one, or ~/.local/share/turnkeeper.",
 )
+by_config: Callable[[F], F] = click.option(
+    "--config",
+    metavar="FILE",
+    help="The configuration; else TURNKEEPER_CONFIG, ./turnkeeper.toml, or the one in"
+    " ~/.config/turnkeeper.",
+)
+on_data: Callable[[F], F] = _stacked(in_data, by_config)
 """A command that works on a data directory, as its `data` and `config` say."""
 
 
@@ -109,7 +117,9 @@ def anywhere(function: F) -> F:
         return function(*args, where=Where(server, data, config), **options)
 
     server = click.option(
-        "--server", metavar="URL", help="The server; else TURNKEEPER_URL, else the one here."
+        "--server",
+        metavar="URL",
+        help="The server; else TURNKEEPER_URL, or the one that holds the data directory.",
     )
     return server(on_data(called))  # type: ignore[return-value]
 
@@ -175,7 +185,8 @@ class Refused(click.UsageError):
     def show(self, file: IO[Any] | None = None) -> None:
         from turnkeeper.core.errors import INVALID, TurnkeeperError
 
-        told = TurnkeeperError(INVALID, self.format_message().rstrip("."))
+        what = " ".join(self.format_message().split())  # a refusal is one line
+        told = TurnkeeperError(INVALID, what.rstrip("."))
         click.echo(f"turnkeeper: {told}", file=file, err=file is None)
         if self.ctx is not None:
             hint = f"Try '{self.ctx.command_path} --help' for help."

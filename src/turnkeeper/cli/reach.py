@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from turnkeeper.cli.params import Where
 from turnkeeper.cli.sides import Books, Keeper, Message
@@ -74,7 +74,7 @@ def find(where: Where, environ: Mapping[str, str] | None = None) -> Found:
         return Found(config, place, holder(place))
     how = "--server" if where.server else URL
     near = _is_same(named, place.server())
-    token = environ.get(TOKEN) or (place.read_token() if near else None)
+    token = _token_in(named) or environ.get(TOKEN) or (place.read_token() if near else None)
     return Found(config, place, Server(named, token, how, near))
 
 
@@ -84,6 +84,14 @@ def holder(place: Place) -> Server | None:
     if url is None:
         return None
     return Server(url, place.read_token(), f"it holds {place.path}", near=True)
+
+
+def _token_in(address: str) -> str | None:
+    """The token that an address carries: whoever wrote it there means it for that server."""
+    try:
+        return parse_qs(urlsplit(address).query).get("token", [None])[0]
+    except ValueError:
+        return None
 
 
 def _is_same(one: str, other: str | None) -> bool:

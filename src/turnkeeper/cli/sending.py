@@ -17,7 +17,8 @@ from turnkeeper.cli.params import Where
 from turnkeeper.cli.reach import find, placed
 from turnkeeper.cli.sides import Message, may_go_on
 from turnkeeper.cli.there import STAYING, There, check_there, client_of
-from turnkeeper.client import RemoteRun
+from turnkeeper.client import Client, RemoteRun
+from turnkeeper.core.errors import UNKNOWN_SESSION, TurnkeeperError
 from turnkeeper.core.outcome import Kind, Outcome, words_of
 
 
@@ -28,7 +29,7 @@ async def send_message(where: Where, message: Message, *, wait: bool, as_json: b
     await check_there(there)
     async with client_of(there, STAYING) as client:
         if message.agent is None and message.session is not None:
-            await client.session(message.session)  # a new one needs --agent: a slip makes none
+            await _check_session(client, message.session)
         if there.near:
             message = placed(message, found.config)
         run = await There(client).begin(message)
@@ -50,6 +51,17 @@ async def send_message(where: Where, message: Message, *, wait: bool, as_json: b
     else:
         note(f"{outcome.kind}: {one_line(outcome.detail)}")
     return words_of(outcome).exit_code
+
+
+async def _check_session(client: Client, session: str) -> None:
+    """A new one needs --agent: a slip makes none."""
+    try:
+        await client.session(session)
+    except TurnkeeperError as refused:
+        if refused.entry.code != UNKNOWN_SESSION.code:
+            raise
+        told = f"{refused.what}, and no --agent NAME to make it with"
+        raise TurnkeeperError(UNKNOWN_SESSION, told) from None
 
 
 async def _wait_ended(run: RemoteRun) -> tuple[RemoteRun, Outcome]:

@@ -30,6 +30,7 @@ from turnkeeper.compose import (
     System,
     built_in_agents,
     durable,
+    look_at,
     usual_agents,
 )  # fmt: skip
 from turnkeeper.config import Config, Located, bare, load, read_tokens
@@ -71,6 +72,8 @@ class Plan:
     any_port: bool = False
     """If the port is taken, another will do."""
     shows_token: bool = False
+    throwaway: bool = False
+    """Its data directory goes with it, however it ends."""
 
 
 def serve_config(
@@ -94,7 +97,10 @@ def serve_demo(*, host: str | None, port: int | None, data: str | None) -> int:
             stack.callback(shutil.rmtree, data, ignore_errors=True)
         quiet = {"log.level": ("warning", "demo")}
         config = bare(os.environ, {**quiet, **_given(host, port, data)})
-        plan = Plan(config, built_in_agents(), leaving, port is None, shows_token=True)
+        plan = Plan(
+            config, built_in_agents(), leaving, any_port=port is None, shows_token=True,
+            throwaway=leaving == "end",
+        )  # fmt: skip
         return asyncio.run(_Serving(plan).wait_served())
 
 
@@ -142,7 +148,7 @@ class _Serving:
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
         stack.push_async_callback(system.close)
-        server = await self._listen(system, metrics, {**more, token: "admin"})
+        server = await self._listen(place, system, metrics, {**more, token: "admin"})
         served = _Served(system, server, notifier, place)
         stack.push_async_callback(server.stop, STOP_S)
         for observer in observers:
@@ -176,13 +182,14 @@ class _Serving:
         return await durable(plan.agents, config.limits, place, how)
 
     async def _listen(
-        self, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
+        self, place: Place, system: System, metrics: Metrics, tokens: Mapping[str, Scope]
     ) -> Server:
         server, plan = self._config.server, self._plan
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
             trouble=lambda: getattr(system.store, "trouble", None),
+            probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
         )  # fmt: skip
         listening = Server(gate, server.host, server.port)
@@ -191,6 +198,7 @@ class _Serving:
         except TurnkeeperError as refused:
             if refused.entry is not PORT_TAKEN or not plan.any_port:
                 raise
+            _say(f"{refused.what}: it is another port this time")
             listening = Server(gate, server.host, 0)
             await listening.start()
         return listening
@@ -211,7 +219,11 @@ class _Serving:
     def _tell(self, served: _Served) -> None:
         url, place = served.server.url, served.place
         if self._plan.shows_token:
-            _say(f"serving at {url}/?token={place.read_token()}")
+            whole = f"{url}/?token={place.read_token()}"
+            _say(f"serving at {whole}")
+            _say("in another terminal:")
+            _say(f"  export TURNKEEPER_URL='{whole}'")
+            _say('  turnkeeper run "help"')
             _say(f"its data are in {place.path}; Ctrl-C ends it")
         else:
             _say(f"serving at {url}")
@@ -222,6 +234,8 @@ class _Serving:
     def _asked_to_end(self, number: signal.Signals) -> None:
         self._signals += 1
         if self._signals > 1:
+            if self._plan.throwaway:
+                shutil.rmtree(self._config.data, ignore_errors=True)
             _quit(number)
         log.info("%s: nothing new is taken; a second signal ends it at once", number.name)
         self._asked.set()
@@ -233,11 +247,11 @@ class _Serving:
         served.notifier.stopping("stopping")
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
-        served.place.withdraw()
-        if bound_s:
+        if bound_s:  # whoever looks for it still finds it: what runs can be watched and stopped
             left = await dispatcher.drain(bound_s)
             if left:
                 log.warning("%d runs went on for %g s (drain_s) and are left", left, bound_s)
+        served.place.withdraw()
         ends = self._plan.leaving == "end"
         await dispatcher.close(running_too=ends, queued_too=ends)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from turnkeeper import api
 from turnkeeper.core import records as r
 from turnkeeper.core.commands import NextClock, StopAnswer
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ class Books(Protocol):
 
     async def run(self, run: str) -> api.RunOut: ...
 
+    async def diagnosis(self, run: str) -> Diagnosis | None:
+        """What whoever runs it knows of it; none if nobody does."""
+
     async def head(self, session: str) -> int:
         """The number of its last event."""
-
-    async def agent(self, name: str) -> api.AgentOut | None:
-        """What it can do, if that can be known."""
 
     async def approvals(self, query: r.ApprovalQuery) -> list[api.ApprovalOut]: ...
 

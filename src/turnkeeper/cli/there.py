@@ -20,6 +20,7 @@ from turnkeeper.cli.reach import TOKEN, URL, Server
 from turnkeeper.cli.sides import DEFAULT_AGENT, Message
 from turnkeeper.client import AnyEvent, Client, Options, RemoteRun
 from turnkeeper.core import records as r
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import (
     NO_SUCH_PLACE,
     NOT_TURNKEEPER,
@@ -34,7 +35,6 @@ from turnkeeper.core.errors import (
 
 ACCEPT_S = 15.0
 """So long a server may take to acknowledge a message; then it is withdrawn."""
-LOOKS_AT_ONCE = 16
 
 ASKING = Options(connect_s=5.0, request_s=2.0, retry_longest_s=1.0)
 """A command does not wait long for a server that is not there."""
@@ -125,29 +125,19 @@ class OnServer:
         return (await pages.page()).items
 
     async def runs(self, query: r.RunQuery) -> list[api.RunOut]:
-        """What has not ended is looked at one by one, for its phase and its clocks."""
         pages = self._client.runs(
             session=query.session, state=query.state, parent=query.parent, limit=query.limit
         )
-        found = (await pages.page()).items
-        looking = asyncio.Semaphore(LOOKS_AT_ONCE)
-
-        async def look(run: api.RunOut) -> api.RunOut:
-            if run.outcome is not None or run.clocks:
-                return run
-            async with looking:
-                return await self.run(run.id)
-
-        return list(await asyncio.gather(*(look(run) for run in found)))
+        return (await pages.page()).items
 
     async def run(self, run: str) -> api.RunOut:
         return await (await self._client.run(run)).look()
 
+    async def diagnosis(self, run: str) -> Diagnosis | None:
+        return await self._client.diagnosis(run)
+
     async def head(self, session: str) -> int:
         return (await self._client.session(session)).seq
-
-    async def agent(self, name: str) -> api.AgentOut | None:
-        return next((one for one in await self._client.agents() if one.name == name), None)
 
     async def approvals(self, query: r.ApprovalQuery) -> list[api.ApprovalOut]:
         pages = self._client.approvals(run=query.run, state=query.state, limit=query.limit)
@@ -168,10 +158,14 @@ class OnServer:
 
 @asynccontextmanager
 async def explaining(there: Server) -> AsyncIterator[None]:
-    """Whoever is not understood by a server of another version is told that."""
+    """Whoever is not understood by a server of another version is told that; and where an address
+    comes from that leads to nobody, if it was not typed."""
     try:
         yield
     except TurnkeeperError as refused:
+        if refused.entry == UNREACHABLE and there.how == URL:
+            told = f"{refused.what} (the address is that of {URL})"
+            raise TurnkeeperError(UNREACHABLE, told, **refused.fields) from None
         if refused.entry not in (NO_SUCH_PLACE, NOT_TURNKEEPER):
             raise
         theirs = await asyncio.to_thread(version_of, there)

@@ -167,7 +167,7 @@ class _Turn:
             await self._report.say(f"allowed by --yes: {what}")
             allow, note = True, ""
         elif self._keyboard.is_there and self._report.err.is_terminal:
-            await self._report.say(f"the agent asks leave for {what}")
+            await self._report.say(f"the agent asks permission for {what}")
             allow, note = await self._wait_decision(), ""
         else:
             told = "there is no terminal to ask on; --yes allows what an agent asks for"

@@ -23,10 +23,12 @@ from turnkeeper.cli.params import (
 
 
 @click.command(short_help="One turn, here and now.")
-@click.option("--agent", help="Who takes the turn: demo, claude, one of your own…")
-@click.option("--session", help="The name of the session. Without it, a new one is made.")
+@click.option("--agent", metavar="NAME", help="Who takes the turn: demo, claude, one of your own…")
+@click.option(
+    "--session", metavar="NAME", help="The name of the session. Without it, a new one is made."
+)
 @turn_limits
-@click.option("--yes", is_flag=True, help="Allow whatever the agent asks leave for.")
+@click.option("--yes", is_flag=True, help="Allow whatever the agent asks permission for.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, as JSON.")
 @anywhere
 @click.argument("text")
@@ -55,7 +57,7 @@ def run(
 
 
 @click.command(short_help="Give a message to a session, and do not wait.")
-@click.option("--agent", help="Whom a new session is with.")
+@click.option("--agent", metavar="NAME", help="Whom a new session is with.")
 @turn_limits
 @click.option(
     "--when-busy",
@@ -64,7 +66,9 @@ def run(
     show_default=True,
     help="What it does while a turn is running there.",
 )
-@click.option("--key", help="Makes sending again harmless: the same key is the same message.")
+@click.option(
+    "--key", metavar="KEY", help="Makes sending again harmless: the same key is the same message."
+)
 @click.option("--wait", is_flag=True, help="Wait for the end; the exit code tells the outcome.")
 @as_json
 @anywhere

@@ -26,6 +26,7 @@ from turnkeeper.client.sender import OutboxView, Outgoing, Sender
 from turnkeeper.client.shapes import Health, Page, Pages
 from turnkeeper.client.trouble import ClientClosed, read_problem
 from turnkeeper.client.watching import Events, Links
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import SESSION_EXISTS, SETTLED, UNACKNOWLEDGED, TurnkeeperError
 from turnkeeper.core.events import Priority, WhenBusy
 from turnkeeper.core.outcome import Kind
@@ -223,6 +224,11 @@ class Client:
     async def run(self, id: str) -> RemoteRun:
         """A run, by its id."""
         return await find_run(self._parts.remote, id)
+
+    async def diagnosis(self, run: str) -> Diagnosis:
+        """What a run is doing, what was last seen of it, and what happens next and when."""
+        place = path_of("runs", checks.name("run", run), "diagnosis")
+        return await self._parts.calls.ask(Call("GET", place), Diagnosis)
 
     def runs(
         self,

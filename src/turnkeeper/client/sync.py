@@ -29,6 +29,7 @@ from turnkeeper.client.shapes import AnyEvent, Health, Page, Pages
 from turnkeeper.client.thread import Worker, iterate
 from turnkeeper.client.trouble import ClientClosed
 from turnkeeper.core.commands import StopAnswer
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.outcome import Outcome
 
 T = TypeVar("T")
@@ -237,6 +238,10 @@ class SyncClient:
     def run(self, id: str) -> SyncRun:
         """A run, by its id."""
         return SyncRun(self._worker, self._worker.call(self._client.run(id)))
+
+    def diagnosis(self, run: str) -> Diagnosis:
+        """What a run is doing, what was last seen of it, and what happens next and when."""
+        return self._worker.call(self._client.diagnosis(run))
 
     def runs(self, **given: Unpack[RunFilters]) -> SyncPages[api.RunOut]:
         """The runs that fit, newest first; as `Client.runs`."""

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,6 +36,10 @@ from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LIMIT_KEYS, Patch, check_patch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+_FILE = re.compile(r"[^\0]*\.py(:[^:/]*)?\Z")
+"""A file of Python, and perhaps the name of a function in it."""
 
 
 class Checker:
@@ -110,13 +114,15 @@ class Checker:
                 if name.endswith("_s"):
                     given = _seconds(value)
                 values[name] = msgspec.convert(given, types[name])
-            except (msgspec.ValidationError, ValueError) as wrong:
-                self.fault((*key, name), value, self._hint((*key, name), _told(wrong)))
+            except msgspec.ValidationError:
+                self.fault((*key, name), value, self._allowed((*key, name), types[name]))
+            except ValueError as wrong:
+                self.fault((*key, name), value, _told(wrong))
         return values
 
-    def _hint(self, key: Key, told: str) -> str:
-        wants_text = told.startswith("expected `str`") and not self._settings.is_from_file(key)
-        return f"{told}; quote it" if wants_text else told
+    def _allowed(self, key: Key, type_: Any) -> str:
+        wants_text = type_ is str and not self._settings.is_from_file(key)
+        return f"{_allowed(type_)}; quote it" if wants_text else _allowed(type_)
 
     # Limits, agents, tokens, the data directory ----------------------------------------------
 
@@ -155,12 +161,26 @@ class Checker:
             self.fault((*key, "driver"), table.get("driver"), told)
         if "limits" in table:
             table["limits"] = self._limits((*key, "limits"), table["limits"])
-        if isinstance(table.get("cwd"), str):
-            table["cwd"] = self._path((*key, "cwd"), table["cwd"])
+        self._find_files(key, table)
         if "warm_s" in table:
             own = {"warm_s": table.pop("warm_s")}
             table.update(self._values(key, own, {"warm_s": Seconds}))
         return table
+
+    def _find_files(self, key: Key, table: dict[str, Any]) -> None:
+        """Paths in it become full ones. A program without a slash is looked for on PATH; a module
+        without a place of its own is beside the file."""
+        cwd, target, command = (table.get(name) for name in ("cwd", "target", "command"))
+        if isinstance(cwd, str):
+            table["cwd"] = self._path((*key, "cwd"), cwd)
+        if isinstance(target, str) and _FILE.match(target):
+            table["target"] = self._path((*key, "target"), target)
+        if isinstance(command, list) and command and _is_path(command[0]):
+            table["command"] = [self._path((*key, "command"), command[0]), *command[1:]]
+        if isinstance(table.get("paths"), list) and all(map(_is_text, table["paths"])):
+            table["paths"] = [self._path((*key, "paths"), one) for one in table["paths"]]
+        elif isinstance(target, str) and not cwd and "paths" not in table:
+            table["paths"] = [self._path((*key, "target"), ".")]
 
     def _tokens(self) -> Iterable[tuple[str, TokenKeys]]:
         tokens = self._table(("tokens",), self._settings.table.get("tokens", {}))
@@ -196,7 +216,7 @@ class Checker:
         """A path in the file is seen from the file's own folder; any other from where we are."""
         path, file = os.path.expanduser(given), self._settings.file
         if file is not None and self._settings.is_from_file(key):
-            return os.path.normpath(os.path.join(file.parent, path))
+            return os.path.abspath(os.path.join(file.parent, path))
         return os.path.abspath(path)
 
     def _origins(self) -> dict[str, str]:
@@ -219,6 +239,31 @@ def _seconds(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"give a duration; {WRITE}")
     return value
+
+
+def _allowed(type_: Any) -> str:
+    """What may be given where that type is wanted."""
+    match msgspec.inspect.type_info(type_):
+        case msgspec.inspect.BoolType():
+            return "give true or false"
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return f"give a whole number from {least} to {most}"
+        case msgspec.inspect.FloatType(ge=least, le=most):
+            return f"give {least:g} to {most:.0f} seconds"
+        case msgspec.inspect.LiteralType():
+            return f"give one of {', '.join(get_args(type_))}"
+        case msgspec.inspect.VarTupleType():
+            return 'give a list of texts: ["…", "…"]'
+        case _:
+            return "give a text"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and _is_text(value) and "/" in value
 
 
 def _told(wrong: Exception) -> str:

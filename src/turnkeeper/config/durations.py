@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-WRITE = "write 90, 90s, 5m, 2h or 1.5h"
+WRITE = "write 90, 90s, 5m, 1.5h or 30d"
 
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

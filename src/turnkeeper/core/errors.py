@@ -188,15 +188,18 @@ _ending(
 INVALID = _add(Code("TK-501", "a value is not allowed", "nothing was stored or run", 400, -32602))
 UNKNOWN_SESSION = _add(
     Code("TK-502", "there is no such session",
-         "check the id; a session is there from its creation on", 404, -32004)
+         "check the id (turnkeeper sessions lists them); a session is there from its creation on",
+         404, -32004)
 )  # fmt: skip
 UNKNOWN_RUN = _add(
     Code("TK-503", "there is no such run",
-         "check the id; message.accepted names the run", 404, -32004)
+         "check the id (turnkeeper ps --all lists them); message.accepted names the run",
+         404, -32004)
 )  # fmt: skip
 UNKNOWN_APPROVAL = _add(
     Code("TK-504", "there is no such approval",
-         "check the id; approval.requested names it", 404, -32004)
+         "check the id (turnkeeper approvals --all lists them); approval.requested names it",
+         404, -32004)
 )  # fmt: skip
 KEY_CONFLICT = _add(
     Code("TK-505", "this idempotency key was used for another message",
@@ -264,11 +267,13 @@ STORE_OLDER = _add(
 
 PORT_TAKEN = _add(
     Code("TK-520", "the port is taken",
-         "end what listens there, or choose another port (0 for any)", 503, -32003)
+         "end what listens there, or choose another port: --port or server.port, 0 for any",
+         503, -32003)
 )  # fmt: skip
 UNAUTHORIZED = _add(
     Code("TK-521", "a token is needed",
-         "send Authorization: Bearer with the token in the data directory", 401, -32001)
+         "send Authorization: Bearer with the token in the server's data directory; commands and"
+         " clients take it from TURNKEEPER_TOKEN", 401, -32001)
 )  # fmt: skip
 FORBIDDEN = _add(
     Code("TK-522", "this token may not do that",
@@ -351,7 +356,8 @@ class TurnkeeperError(Exception):
     """A refusal with its catalogue entry: what happened with its values, and what to do."""
 
     def __init__(self, entry: Code, what: str, **fields: Any) -> None:
-        super().__init__(f"{entry.code} {what}. {entry.todo[0].upper()}{entry.todo[1:]}.")
+        end = "" if what.endswith("?") else "."
+        super().__init__(f"{entry.code} {what}{end} {entry.todo[0].upper()}{entry.todo[1:]}.")
         self.entry = entry
         self.what = what
         self.fields = fields

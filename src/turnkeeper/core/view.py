@@ -50,14 +50,14 @@ def view(state: Session, live: Live, run: str, now: Moment) -> RunView:
 
 
 def view_of_record(run: RunRecord) -> RunView:
-    """A run that has ended, as its record tells it."""
+    """A run as its record tells it: all there is to tell of one that has ended."""
     return RunView(
         id=run.id,
         session=run.session,
         message=run.message,
         agent=run.agent,
         state=run.state,
-        phase=Phase.CLOSED.value,
+        phase=Phase.CLOSED.value if run.outcome is not None else run.state,
         parent=run.parent,
         successor=run.successor,
         outcome=run.outcome,

@@ -93,6 +93,9 @@ class Hold:
         if not self._catching_up:
             self._reader.read_now(self._hear_first())
         self._after_reading()
+        if (self._rung or self._record is not None) and self._more is None and not self._over:
+            # Heard of while we listened: nobody says it again.
+            self._more = self._house.loop.call_soon(self._go_on)
 
     def turn_begins(self, turn: str) -> None:
         """What the agent has started so far belongs to itself, not to the turn. The same turn

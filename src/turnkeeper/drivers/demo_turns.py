@@ -243,7 +243,7 @@ REQUESTS: dict[str, Request] = {
         Request("tool", "seconds", 2, "a tool that reports its progress", _tool),
         Request("build", "seconds", 20, "a tool that is quiet and at work: not a hang", _build),
         Request("stuck tool", "", 0, "a tool that is quiet and does nothing: a hang", _stuck_tool),
-        Request("ask", "", 0, "wants leave, and does or does not", _ask),
+        Request("ask", "", 0, "asks permission, and does it or not", _ask),
         Request("refuse", "", 0, "completes by declining", _refuse),
         Request("stall", "", 0, "takes the message and says nothing, for ever", _stall),
         Request("stall after", "words", 5, "falls silent in mid-answer", _stall_after),

@@ -20,6 +20,7 @@ from turnkeeper.core.errors import (
     InvalidValue,
     TurnkeeperError,
 )
+from turnkeeper.observe.diagnosis import Probe
 from turnkeeper.ports import Agent
 from turnkeeper.runtime.dispatcher import Dispatcher
 
@@ -58,6 +59,8 @@ class Gate:
     trouble: Callable[[], str | None] = _no_trouble
     """Why nothing can be stored now, if so."""
     metrics: Callable[[], bytes] | None = None
+    probe: Probe | None = None
+    """Looks at an agent's processes, for who asks what a run is doing."""
     opening: str | None = None
     """What is still to be done before it is ready; none once it is."""
     max_body_bytes: int = 4 * MIB

@@ -24,6 +24,7 @@ from turnkeeper.gateway.asked import Gone, header
 from turnkeeper.gateway.reader import Reader
 from turnkeeper.gateway.sse import Stream, until_gone
 from turnkeeper.gateway.table import Call
+from turnkeeper.observe import diagnosis
 
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -86,13 +87,20 @@ async def events(call: Call) -> None:
 
 
 async def list_runs(call: Call) -> Answer:
-    page = await call.gate.dispatcher.runs(call.query.query())
-    items = [api.run_out(record) for record in page.items]
+    dispatcher = call.gate.dispatcher
+    page = await dispatcher.runs(call.query.query())
+    views = await dispatcher.look_over(page.items)
+    items = [api.run_out(record, views.get(record.id)) for record in page.items]
     return answer(200, api.RunsOut(items=items, next=page.next))
 
 
 async def get_run(call: Call) -> Answer:
     return answer(200, await actions.look(call.gate, call.id))
+
+
+async def diagnose(call: Call) -> Answer:
+    gate = call.gate
+    return answer(200, await diagnosis.diagnose(gate.dispatcher, call.id, gate.probe))
 
 
 async def wait(call: Call) -> Answer:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request, Response
 
 from turnkeeper.core.errors import BUSY, INVALID, TOO_LARGE, TurnkeeperError
@@ -24,6 +25,9 @@ HEAD_S = 20.0
 
 LINGER_S = 5.0
 """A request that was refused before its body was there may send that for so long."""
+
+PIECES_MAX = 4096
+"""So many pieces of a message are kept; then they are put together."""
 
 TOGETHER_BYTES = 64 * 1024
 """So much at most is held back until the end of a turn of the loop."""
@@ -135,6 +139,7 @@ class WebSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._pong: list[bytes] = []
         self._shake = self.conn.accept
         self.conn.accept = self._accept  # type: ignore[method-assign]
 
@@ -163,6 +168,37 @@ class WebSocket(WebSocketsSansIOProtocol):
             response.headers[name.decode()] = value.decode()
         response.body = told.body
         return response
+
+    def handle_ping(self) -> None:
+        """Whoever pings and does not read gets one answer, to the last ping, when they read."""
+        output = self.conn.data_to_send()
+        if self.writable.is_set():
+            self.transport.write(b"".join(output))
+        else:
+            self._pong = output[-1:] or self._pong
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        pong, self._pong = self._pong, []
+        if pong and not self.transport.is_closing():
+            self.transport.write(pong[0])
+
+    def handle_cont(self, event: Frame) -> None:
+        """However small the pieces of a message are, together they take no more than it does."""
+        super().handle_cont(event)
+        if len(self.frames) > PIECES_MAX:
+            self.frames = [b"".join(self.frames)]
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text":
+            self.frames = [b"".join(self.frames)]
+            try:
+                self.frames[0].decode()
+            except UnicodeDecodeError:  # their fault, and nothing that our log should be full of
+                self.frames = []
+                self.conn.send_close(CloseCode.INVALID_DATA, "text is UTF-8")
+                return self.handle_parser_exception()
+        return super().send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:
         """The peer did not answer a ping: there is nobody to wait for, least of all to flush."""

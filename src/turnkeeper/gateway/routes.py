@@ -7,6 +7,7 @@ what is in the table is served and described; what is not in it is neither.
 from __future__ import annotations
 
 from turnkeeper import api
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import (
     KEY_CONFLICT,
     NO_SUCH_PLACE,
@@ -36,7 +37,7 @@ LAST = {
 }
 
 SESSION = {"get_session": "id", "send": "id", "events": "id"}
-RUN = {"get_run": "run_id", "wait": "run_id", "stop": "run_id"}
+RUN = {"get_run": "run_id", "wait": "run_id", "diagnose": "run_id", "stop": "run_id"}
 
 SOCKET = "/v1/ws"
 
@@ -80,6 +81,11 @@ TABLE: tuple[Endpoint, ...] = (
         {200: Told(api.RunOut, "it has ended, and this is its outcome"),
          202: Told(api.RunOut, "it has not ended yet")},
         (UNKNOWN_RUN,), query=q.WaitQuery, stays=True,
+    ),
+    Endpoint(
+        "GET", "/v1/runs/{id}/diagnosis", h.diagnose,
+        "What a run is doing, what was last seen of it, and what happens next", "read",
+        {200: Told(Diagnosis, "what can be said of it now")}, (UNKNOWN_RUN,),
     ),
     Endpoint(
         "POST", "/v1/runs/{id}/stop", h.stop, "Stop this run, and no other", "operate",

@@ -24,8 +24,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from turnkeeper.core.diagnosis import Diagnosis
 from turnkeeper.core.errors import TurnkeeperError
-from turnkeeper.observe.diagnosis import Diagnosis, Probe, diagnose, lines
+from turnkeeper.observe.diagnosis import Probe, diagnose, lines
 
 __all__ = ["Diagnosis", "Finding", "Installation", "Probe", "check_installation", "diagnose",
            "lines", "worst"]  # fmt: skip
@@ -308,7 +309,12 @@ def _port(about: Installation) -> Finding:
 def _no_port(where: str, fault: OSError) -> Finding:
     if fault.errno == errno.EADDRINUSE:
         told = f"another program listens on {where}"
-        return Finding("error", "port", told, "end it, or choose another port (0 for any)")
+        return Finding(
+            "error",
+            "port",
+            told,
+            "end it, or choose another port: --port or server.port, 0 for any",
+        )
     if fault.errno == errno.EACCES:
         told = f"this user may not listen on {where}"
         return Finding("error", "port", told, "choose a port from 1024 on")

@@ -17,7 +17,6 @@ from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core.errors import (
     INTERNAL,
-    UNKNOWN_RUN,
     Fenced,
     StoreDown,
     TurnkeeperError,
@@ -66,9 +65,11 @@ class SessionActor:
         self._paused = False
         self._down = False
         self._unrecorded: str | None = None
-        self._unsettled = False
+        self._unsettled = True
+        """What the machine knows is not all stored, or not yet."""
         self._rescues = 0
         self._closing = False
+        self._faults = journal.Faults()
         self._storing: list[Event] = []
         self._storing_since = 0.0
         self._guard: asyncio.TimerHandle | None = None
@@ -106,7 +107,7 @@ class SessionActor:
         if self._closing or self._task is None:
             raise Closed(self._id)
         if self._down:
-            raise StoreDown
+            raise StoreDown(self._faults.last)
         answer: asyncio.Future[c.Reply] = self._loop.create_future()
         self._inbox.asks.append(Ask(command, answer))
         self._ring()
@@ -116,12 +117,12 @@ class SessionActor:
         """The outcome of a run that this session knows."""
         if self._closing:
             raise Closed(self._id)
-        state = self.machine.state
-        if not state.knows(run) and not self._unsettled:
-            raise TurnkeeperError(UNKNOWN_RUN, f"session {self._id} has no run {run}")
-        if run in state.ended and not self._unsettled:
-            return state.ended[run]
-        return await self._waiters.wait(run)
+        return await self._waiters.wait(run, None if self._unsettled else self.machine.state)
+
+    @property
+    def is_held(self) -> bool:
+        """Its store is down: it knows more than is stored, and takes no questions."""
+        return self._down
 
     @property
     def is_idle(self) -> bool:
@@ -182,6 +183,8 @@ class SessionActor:
     async def _work(self) -> None:
         try:
             await self._settle(self.machine.resume(self._around.clock.now()), [])
+            self._unsettled = False
+            self._waiters.settled(self.machine.state)
             while True:
                 if self._inbox.groups or self._inbox.asks:
                     await asyncio.sleep(0)
@@ -215,6 +218,7 @@ class SessionActor:
             self._rescues = 0
             await self._snapshots.consider(self.machine.state, self._epoch)
         self._unsettled = False
+        self._waiters.settled(self.machine.state)
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
             self._supervisor.resume()
@@ -289,7 +293,7 @@ class SessionActor:
         if self._guard is None:
             self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
         batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished, lines)
-        await journal.append(self._around.store, batch)
+        await journal.append(self._around.store, batch, self._faults)
         self._storing = []
         took_s = self._loop.time() - self._storing_since
         if self._around.observer is not None:
@@ -310,7 +314,8 @@ class SessionActor:
 
     def _give_up(self) -> None:
         """The store is down: no agent goes on unrecorded, no caller waits for ever."""
-        log.error("the store has failed for %s s; session %s is held", OUTAGE_S, self._id)
+        why = self._faults.last
+        log.error("nothing was stored for %s s; session %s is held: %s", OUTAGE_S, self._id, why)
         self._down = True
         run = self.machine.state.active
         begun_now = [x.run for x in self._storing if isinstance(x.data, RunStarted)]
@@ -318,7 +323,7 @@ class SessionActor:
         self._supervisor.kill_all()
         held, self._inbox.asks = self._inbox.asks, []
         for ask in (*self._answering, *held):
-            ask.settle(StoreDown("it has not answered for some time"))
+            ask.settle(StoreDown(why))
 
     def _recover(self, after_s: float) -> None:
         """It works again: the run that could not be recorded ends as what it was. One that was to

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
     InvalidValue,
+    StoreDown,
     TurnkeeperError,
 )  # fmt: skip
 from turnkeeper.core.limits import RUNNING, check_patch
@@ -32,6 +33,9 @@ from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
+
+LOOKS_S = 1.0
+"""So long a list waits for what is alive of the runs in it."""
 
 OPTIONS = ("priority", "when_busy", "limits", "key", "sender")
 """What may be said of a message besides its text."""
@@ -111,23 +115,51 @@ class Dispatcher:
             raise TurnkeeperError(UNKNOWN_APPROVAL, told) from None
 
     async def look(self, run: str) -> c.RunView:
-        """How that run is doing. One that has ended is known without waking its session."""
+        """How that run is doing. One that has ended is known without waking its session; of one
+        whose store is down, what the log has is told."""
         session = await self._sessions.of_run(run)
-        if self._sessions.if_loaded(session) is None:
-            known = await self._ports.store.run(run)
-            if known is not None and known.outcome is not None:
-                return view_of_record(known)
-        view = await self._ask(run, c.Look(run=run))
+        known = await self._recorded(session, run)
+        if known is not None:
+            return view_of_record(known)
+        try:
+            view = await self._ask(run, c.Look(run=run))
+        except StoreDown:
+            known = await self._recorded(session, run)
+            if known is None:
+                raise
+            return view_of_record(known)
         assert isinstance(view, c.RunView)
         return view
+
+    async def look_over(self, runs: Sequence[r.RunRecord]) -> dict[str, c.RunView]:
+        """How those of them are doing that have not ended, as far as they can say it soon: a list
+        waits for nobody."""
+        looks = {
+            run.id: asyncio.ensure_future(self._sessions.ask(run.session, c.Look(run=run.id)))
+            for run in runs
+            if run.outcome is None and self._sessions.can_answer(run.session)
+        }
+        if not looks:
+            return {}
+        try:
+            done, _ = await asyncio.wait(looks.values(), timeout=LOOKS_S)
+        finally:
+            for look in looks.values():
+                look.cancel()
+        views: dict[str, c.RunView] = {}
+        for run, look in looks.items():
+            if look in done and not look.cancelled() and look.exception() is None:
+                view = look.result()
+                assert isinstance(view, c.RunView)
+                views[run] = view
+        return views
 
     async def wait(self, run: str, timeout_s: float | None = None) -> Outcome | None:
         """The outcome, or none if it is still running when the time is up."""
         session = await self._sessions.of_run(run)
-        if self._sessions.if_loaded(session) is None:
-            known = await self._ports.store.run(run)
-            if known is not None and known.outcome is not None:
-                return known.outcome
+        known = await self._recorded(session, run)
+        if known is not None and known.outcome is not None:
+            return known.outcome
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._sessions.wait_ended(session, run)
@@ -215,6 +247,16 @@ class Dispatcher:
     def living(self) -> list[SessionActor]:
         """The living actors of all sessions, for whoever counts them."""
         return self._sessions.living()
+
+    async def _recorded(self, session: str, run: str) -> r.RunRecord | None:
+        """The run as the log has it, where that is all there is to say: it has ended and nobody
+        has its session alive, or whoever has it cannot store anything and takes no questions."""
+        actor = self._sessions.if_loaded(session)
+        if self._sessions.can_answer(session):
+            return None
+        known = await self._ports.store.run(run)
+        ended = known is not None and known.outcome is not None
+        return known if ended or actor is not None else None
 
     async def _ask(self, run: str, command: c.Command) -> c.Reply:
         return await self._sessions.ask(await self._sessions.of_run(run), command)

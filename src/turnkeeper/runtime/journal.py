@@ -16,14 +16,24 @@ from turnkeeper.ports import Batch, EventStore, OutOfOrder
 PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
 """How long to wait before the store is tried again, at first and at most."""
 
+UNANSWERED = "the store has not answered for some time"
 
-async def append(store: EventStore, batch: Batch) -> None:
+
+class Faults:
+    """What the store last said against storing something."""
+
+    def __init__(self) -> None:
+        self.last = UNANSWERED
+
+
+async def append(store: EventStore, batch: Batch, faults: Faults) -> None:
     """Until it is stored. Raises `Fenced` if the log goes on without us."""
-    pause_s = PAUSE_S
+    pause_s, faults.last = PAUSE_S, UNANSWERED
     while True:
         try:
             return await store.append(batch)
         except (StoreDown, OutOfOrder) as trouble:
+            faults.last = trouble.what if isinstance(trouble, StoreDown) else faults.last
             if await is_stored(store, batch, trouble):
                 return None
         await asyncio.sleep(pause_s)

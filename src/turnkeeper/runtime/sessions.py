@@ -184,6 +184,11 @@ class Sessions:
         task = self._actors.get(session)
         return task.result() if task is not None and _loaded(task) else None
 
+    def can_answer(self, session: str) -> bool:
+        """It is alive, and its store lets it say what it knows."""
+        actor = self.if_loaded(session)
+        return actor is not None and not actor.is_held
+
     async def drop_unborn(self, session: str) -> None:
         """A session that was never made leaves nothing behind."""
         actor = self.if_loaded(session)

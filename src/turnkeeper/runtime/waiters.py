@@ -1,14 +1,17 @@
 """Those who wait for a run to end.
 
 Decides nothing. It must not know how runs end. Invariant: everyone who waits is told once, or is
-told that nobody here will know; whoever stops waiting leaves nothing behind.
+told that nobody here will know; nobody is told what is not stored; whoever stops waiting leaves
+nothing behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.outcome import Outcome
+from turnkeeper.core.state import Session
 
 
 class Waiters:
@@ -16,10 +19,16 @@ class Waiters:
 
     def __init__(self) -> None:
         self._of: dict[str, list[asyncio.Future[Outcome]]] = {}
+        self._early: set[str] = set()
+        """Runs that were asked for while it was uncertain what is stored."""
 
-    async def wait(self, run: str) -> Outcome:
+    async def wait(self, run: str, stored: Session | None) -> Outcome:
+        """Its outcome. `stored` is what is known for certain; none, if that is being settled."""
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._of.setdefault(run, []).append(waiter)
+        self._early.add(run)
+        if stored is not None:
+            self.settled(stored)
         try:
             return await waiter
         finally:
@@ -31,6 +40,16 @@ class Waiters:
     def runs(self) -> list[str]:
         return list(self._of)
 
+    def settled(self, stored: Session) -> None:
+        """All of this is stored: who came too early for a certain answer gets it."""
+        early, self._early = self._early, set()
+        for run in early:
+            if run in stored.ended:
+                self.tell(run, stored.ended[run])
+            elif not stored.knows(run):
+                told = f"session {stored.id} has no run {run}"
+                self._fail(run, TurnkeeperError(UNKNOWN_RUN, told))
+
     def tell(self, run: str, outcome: Outcome) -> None:
         for waiter in self._of.pop(run, []):
             if not waiter.done():
@@ -38,6 +57,9 @@ class Waiters:
 
     def fail(self, fault: Exception) -> None:
         for run in self.runs():
-            for waiter in self._of.pop(run):
-                if not waiter.done():
-                    waiter.set_exception(fault)
+            self._fail(run, fault)
+
+    def _fail(self, run: str, fault: Exception) -> None:
+        for waiter in self._of.pop(run, []):
+            if not waiter.done():
+                waiter.set_exception(fault)

@@ -53,7 +53,17 @@ def fault_of(error: apsw.Error, path: Path, system_errno: int = 0) -> StoreDown:
     """The same, as callers of a store know it."""
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SchemaChangeError):
         return damaged(path, str(error))
+    if isinstance(error, apsw.IOError) and not system_errno and _has_no_room(path):
+        system_errno = errno.ENOSPC
     return StoreDown(f"the database {path} cannot be used: {_words(error, system_errno)}")
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether its disk is full: where files are made to be mapped, no errno says so."""
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
 
 
 def _words(error: apsw.Error, system_errno: int) -> str:

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.custody.harness import Witness, agent, house, in_loop, kill_keeper, python
+from tests.process.custody.harness import (
+    Witness,
+    agent,
+    house,
+    in_loop,
+    kill_keeper,
+    python,
+    wait_true_blocking,
+)
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody import frames, procfs
 from turnkeeper.custody.program import Program
@@ -37,6 +45,23 @@ async def test_a_frame_goes_in_output_comes_out_and_a_kill_is_confirmed(tmp_path
     ]
     assert witness.of("exited") == [("exited", None, signal.SIGKILL, "")]
     assert witness.end == len(b"hello\n")
+
+
+@in_loop
+async def test_an_end_that_is_heard_of_while_what_is_readable_is_read_is_told(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as custodian:
+        witness = Witness()
+        hold = custodian.spawn("p1", agent("sh", "-c", "read x; echo said; exit 3"), witness)
+        await witness.wait_for("started")
+        pid, _ = hold.keeper or (0, 0)
+        hold.write("1", b"go\n")
+        wait_true_blocking(lambda: procfs.stat(pid) is None)
+        hold.poll()
+        assert witness.output == b"said\n"
+        await witness.wait_gone()
+    assert witness.of("exited") == [("exited", 3, None, "")]
 
 
 @in_loop

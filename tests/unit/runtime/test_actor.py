@@ -14,6 +14,7 @@ from turnkeeper.core.errors import (
     INTERNAL,
     SHUTTING_DOWN,
     STORE_DOWN,
+    UNKNOWN_RUN,
     StoreDown,
     TurnkeeperError,
 )
@@ -85,6 +86,29 @@ def test_nobody_is_told_of_an_ending_before_it_is_stored() -> None:
         assert not late.done()
         rig.store.unblock()
         assert await early == await late
+
+    run(main())
+
+
+def test_an_ending_of_long_ago_is_told_while_something_else_is_being_stored() -> None:
+    async def main() -> None:
+        rig = Rig()
+        session = await rig.session()
+        first = await rig.dispatcher.send(session, "hello")
+        ended = await rig.dispatcher.wait(first.run)
+        rig.store.block()
+        sending = asyncio.ensure_future(rig.dispatcher.send(session, "and another"))
+        await settle()
+        asked = asyncio.ensure_future(rig.dispatcher.wait(first.run))
+        unknown = asyncio.ensure_future(rig.dispatcher.wait(f"{first.run}-9"))
+        await settle()
+        assert not asked.done()
+        rig.store.unblock()
+        await sending
+        assert await asyncio.wait_for(asked, 1.0) == ended
+        with pytest.raises(TurnkeeperError) as refused:
+            await asyncio.wait_for(unknown, 1.0)
+        assert refused.value.entry is UNKNOWN_RUN
 
     run(main())
 
@@ -249,8 +273,32 @@ def test_in_an_outage_callers_are_refused_and_no_agent_goes_on_unrecorded() -> N
             await waiting
         assert refused.value.entry is STORE_DOWN
         assert rig.agent.link.calls[-1] == "kill"
-        with pytest.raises(StoreDown):
+        assert refused.value.what == "it is down"
+        with pytest.raises(StoreDown, match="it is down"):
             await rig.dispatcher.send(session, "a third")
+
+    run(main())
+
+
+def test_in_an_outage_what_the_log_has_of_a_run_is_told() -> None:
+    async def main() -> None:
+        rig = Rig()
+        session = await rig.session()
+        first = await rig.dispatcher.send(session, "hello")
+        ended = await rig.dispatcher.wait(first.run)
+        rig.agent.answers = False
+        second = await rig.dispatcher.send(session, "another")
+        await settle()
+        rig.store.block()
+        rig.agent.link.say(s.Text("unrecorded"))
+        asked_before = asyncio.ensure_future(rig.dispatcher.look(second.run))
+        await let_pass(OUTAGE_S + 2)
+        assert (await asked_before).state == "running"
+        assert (await rig.dispatcher.look(first.run)).outcome == ended
+        assert await rig.dispatcher.wait(first.run, 1.0) == ended
+        seen = await rig.dispatcher.look(second.run)
+        assert (seen.state, seen.phase, seen.outcome) == ("running", "running", None)
+        assert await rig.dispatcher.wait(second.run, 1.0) is None
 
     run(main())
 
