@@ -115,7 +115,11 @@ class Checker:
                     given = _seconds(value)
                 values[name] = msgspec.convert(given, types[name])
             except (msgspec.ValidationError, ValueError) as wrong:
-                self.fault((*key, name), value, self._hint((*key, name), _told(wrong)))
+                kind = msgspec.inspect.type_info(types[name])
+                told = _told(wrong)
+                if isinstance(kind, msgspec.inspect.LiteralType) and isinstance(given, str):
+                    told = f"give one of {', '.join(map(str, kind.values))}"
+                self.fault((*key, name), value, self._hint((*key, name), told))
         return values
 
     def _hint(self, key: Key, told: str) -> str:
