@@ -137,7 +137,7 @@ class _Serving:
         stack.callback(notifier.close)
         place = Place(config.data)
         more = read_tokens(config, os.environ)
-        token = place.make_token()
+        token = place.check_token()
         self._log([token, *more], stack)
         metrics = Metrics(plan.agents, __version__)
         observers = self._observers(metrics, stack)
