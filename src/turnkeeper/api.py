@@ -151,11 +151,14 @@ class StopOut(msgspec.Struct, kw_only=True):
 
 
 class ApprovalOut(msgspec.Struct, kw_only=True):
+    """`input_is_cut`: in a list, a long `input` is the beginning of its JSON, as text."""
+
     id: str
     session: str
     run: str
     tool: str
     input: Any
+    input_is_cut: bool = False
     state: ApprovalState
     requested_at: float
     expires_at: float | None
@@ -382,6 +385,7 @@ def approval_out(record: ApprovalRecord) -> ApprovalOut:
         run=record.run,
         tool=record.tool,
         input=record.input,
+        input_is_cut=record.input_is_cut,
         state=record.state,
         requested_at=record.requested_at,
         expires_at=record.expires_at,

@@ -17,6 +17,7 @@ import msgspec
 
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
+    FENCED,
     SHUTTING_DOWN,
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
@@ -129,6 +130,11 @@ class Sessions:
                 self._check_open()
                 await asyncio.sleep(0)
                 continue
+            except TurnkeeperError as refused:
+                if refused.entry is not FENCED or await self._ports.store.head(session):
+                    raise
+                told = f"there is no session {session} any more"
+                raise TurnkeeperError(UNKNOWN_SESSION, told) from None
             if isinstance(reply, c.Accepted):
                 self._note(reply.message, session)
             return reply
