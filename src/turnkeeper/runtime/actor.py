@@ -132,7 +132,8 @@ class SessionActor:
     async def rest(self) -> None:
         """Nobody has needed it for some time: its process is let go, its state is kept at hand."""
         await self.ask(c.Rest())
-        await self._snapshots.consider(self.machine.state, self._epoch, leaving=True)
+        if self._snapshots.is_due(self.machine.state, leaving=True):
+            await self._snapshots.keep(self.machine.state, self._epoch)
 
     @property
     def outlives_server(self) -> bool:
@@ -186,7 +187,8 @@ class SessionActor:
                 if self._inbox.groups or self._inbox.asks:
                     await asyncio.sleep(0)
                 else:
-                    await self._sleep()
+                    self._wake = self._loop.create_future()
+                    await self._wake
                 await self._look()
         except Fenced as fenced:
             log.warning("%s", fenced)
@@ -198,7 +200,8 @@ class SessionActor:
     async def _look(self) -> None:
         """One look at the world. Before a clock or a stop counts, what is readable is read; a mere
         question ends nothing, and however often it is asked, nobody is read the faster for it."""
-        if any(not isinstance(ask.command, c.Look) for ask in self._inbox.asks):
+        asked = self._inbox.asks
+        if asked and any(not isinstance(ask.command, c.Look) for ask in asked):
             self._supervisor.poll()
         inbox, self._inbox = self._inbox, Inbox()
         self.used_at = self._loop.time()
@@ -213,7 +216,8 @@ class SessionActor:
             await self._rescue(fault, inbox.asks)
         else:
             self._rescues = 0
-            await self._snapshots.consider(self.machine.state, self._epoch)
+            if self._snapshots.is_due(self.machine.state):
+                await self._snapshots.keep(self.machine.state, self._epoch)
         self._unsettled = False
         if self._paused and self._inbox.signals < PAUSE_AT:
             self._paused = False
@@ -344,10 +348,6 @@ class SessionActor:
         wake = self._wake
         if wake is not None and not wake.done():
             wake.set_result(None)
-
-    async def _sleep(self) -> None:
-        self._wake = self._loop.create_future()
-        await self._wake
 
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""

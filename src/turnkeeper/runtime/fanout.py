@@ -70,8 +70,9 @@ class _Tail:
 
     def _trim(self, last: int) -> None:
         """What everybody has read, or what is too much, is in the store alone."""
-        read = min((watcher.cursor for watcher in self.watchers), default=last)
-        pieces = self.pieces
+        read, pieces = last, self.pieces
+        for watcher in self.watchers:
+            read = min(read, watcher.cursor)
         while pieces and (
             pieces[0].last <= read
             or self.size > TAIL_BYTES
@@ -120,6 +121,19 @@ class Watcher:
     async def next_lines(self) -> Sequence[bytes]:
         """The same, as the log has them: one JSON object each."""
         return await self._next(_lines_of, self._fanout.page_lines)
+
+    def lines_at_hand(self) -> Sequence[bytes]:
+        """What `next_lines` would give, if it is in memory; or nothing."""
+        tail = self._tail
+        if self._closed or self._cut_at is not None:
+            return ()
+        at = tail.after(self.cursor)
+        if at is None:
+            return ()
+        self._head_when_read = tail.head
+        found = at[0].lines[at[1] : at[1] + PAGE_EVENTS]
+        self.cursor += len(found)
+        return found
 
     @property
     def has_more(self) -> bool:
