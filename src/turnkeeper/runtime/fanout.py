@@ -8,6 +8,7 @@ store, which is the same log; what is kept for watchers is bounded; nobody waits
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -89,12 +90,16 @@ class _Tail:
         self.size = 0
 
     def after(self, cursor: int) -> tuple[_Piece, int] | None:
-        """The piece that has what follows the cursor, and where in it; none if it is not here."""
-        for piece in self.pieces:
-            if cursor < piece.last:
-                start = cursor + 1 - piece.first
-                return (piece, start) if start >= 0 else None
-        return None
+        """The piece that has what follows the cursor, and where in it; none if it is not here. Who
+        is near the end is served at once, however much is kept for others."""
+        pieces = self.pieces
+        if not pieces or cursor >= pieces[-1].last:
+            return None
+        piece = pieces[-1]
+        if cursor + 1 < piece.first:
+            piece = pieces[bisect_right(pieces, cursor, key=_last_of)]
+        start = cursor + 1 - piece.first
+        return (piece, start) if start >= 0 else None
 
 
 class Watcher:
@@ -282,6 +287,10 @@ class Fanout:
         for tail in self._tails.values():
             for watcher in tail.watchers:
                 watcher.end()
+
+
+def _last_of(piece: _Piece) -> int:
+    return piece.last
 
 
 def _events_of(piece: _Piece) -> Sequence[Event]:
