@@ -15,12 +15,7 @@ from collections.abc import Sequence
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
-from turnkeeper.core.errors import (
-    INTERNAL,
-    Fenced,
-    StoreDown,
-    TurnkeeperError,
-)
+from turnkeeper.core.errors import INTERNAL, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.core.events import Event, RunEnded, RunStarted, encode_all
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
