@@ -132,7 +132,7 @@ async def fill(server: Server, sessions: int) -> list[str]:
         http = await Http(server).open()
         for _ in numbers:
             session = await http.new_session("demo")
-            run = await http.send(session, "hi")
+            run = await http.send(session, "long 1")
             await http.ask("GET", f"/v1/runs/{run}/wait?timeout_s=60")
             made.append(session)
         http.close()

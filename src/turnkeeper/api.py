@@ -183,11 +183,14 @@ class StopOut(msgspec.Struct, kw_only=True):
 
 
 class ApprovalOut(msgspec.Struct, kw_only=True):
+    """`input_is_cut`: in a list, a long `input` is the beginning of its JSON, as text."""
+
     id: str
     session: str
     run: str
     tool: str
     input: Any
+    input_is_cut: bool = False
     state: ApprovalState
     requested_at: float
     expires_at: float | None
@@ -374,13 +377,12 @@ def outcome_out(outcome: Outcome | None) -> OutcomeOut | None:
 def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
     """A run as its record has it; what is alive of it as `view` has it."""
     outcome = view.outcome if view is not None else record.outcome
-    phase = "queued" if record.state == "queued" else record.state
+    phase = "closed" if record.state == "ended" else record.state
     return RunOut(
         id=record.id, session=record.session, message=record.message, agent=record.agent,
         state=view.state if view is not None else record.state,
-        phase=view.phase if view is not None else ("closed" if phase == "ended" else phase),
+        phase=view.phase if view is not None else phase, parent=record.parent,
         clocks=view.clocks if view is not None else (),
-        parent=record.parent,
         position=view.position if view is not None else None,
         successor=view.successor if view is not None else record.successor,
         priority=record.priority, text=record.text,

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 import time
@@ -29,6 +30,8 @@ SESSIONS = "sessions"
 SECRET = "secret"
 PATIENCE_S = 0.3
 """So long a lock is tried for: whoever only looks has it for some microseconds."""
+
+_GOOD_TOKEN = re.compile(r"[!-~]{16,256}")
 
 _WORDS = {
     errno.ENOTDIR: "a part of it is a file; give a directory",
@@ -261,6 +264,14 @@ class Place:
         if known is None:
             raise InvalidValue("data", str(self.path), f"{path} cannot be read")
         return known
+
+    def check_token(self) -> str:
+        """The token, made if there is none; `InvalidValue` if what is there is no good one."""
+        token = self.make_token()
+        if not _GOOD_TOKEN.fullmatch(token):
+            told = f"what {self.token} holds is no token: 16 to 256 letters, digits and signs"
+            raise InvalidValue("token", "…", f"{told}; remove the file, and one is made")
+        return token
 
 
 def _bad(path: Path, error: OSError) -> InvalidValue:

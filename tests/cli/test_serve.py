@@ -108,6 +108,27 @@ def test_a_data_directory_that_cannot_be_one_is_told(tmp_path: Path, data: str) 
     assert "TK-501 data = " in done.stderr
 
 
+def test_logs_that_vanished_are_missed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with house(data):
+        assert "though a server was here before" not in (tmp_path / "data.log").read_text()
+    os.truncate(data / "turnkeeper.db", 0)
+    with house(data):
+        told = (tmp_path / "data.log").read_text()
+    assert f"{data / 'turnkeeper.db'} is empty or not there, though a server was here" in told
+
+
+@pytest.mark.parametrize("token", [b"short", b"two words, which is no token", b"\xff" * 20])
+def test_what_is_no_token_lets_nobody_in_and_is_told(tmp_path: Path, token: bytes) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    (data / "token").write_bytes(token)
+    done = tk("serve", "--port", "0", data=data)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"what {data / 'token'} holds is no token" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_configuration_decides_agents_tokens_database_and_log(tmp_path: Path) -> None:
     file = tmp_path / "turnkeeper.toml"
     file.write_text(

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.house import House, tk, tk_json
+from tests.cli.house import House, house, tk, tk_json
 from tests.helpers.terminal import COMMAND, TIMEOUT_S
+from turnkeeper.client import SyncClient
+from turnkeeper.core.errors import UNKNOWN_SESSION, TurnkeeperError
 from turnkeeper.core.events import decode
 
 
@@ -173,6 +175,30 @@ def test_a_backup_is_a_database_of_its_own_while_a_server_writes(
     assert "saved" in {session["id"] for session in found}
     again = home.tk("backup", str(file))
     assert (again.returncode, "there is such a file" in again.stderr) == (2, True)
+
+
+def test_a_session_that_gc_removed_under_a_server_is_not_there_any_more(tmp_path: Path) -> None:
+    with house(tmp_path / "data") as there:
+        there.wait_ended(there.send("s", "hello"))
+        assert there.tk("gc", "--older", "0s").returncode == 0
+        with (
+            pytest.raises(TurnkeeperError) as refused,
+            SyncClient(there.url, token=(there.data / "token").read_text().strip()) as client,
+        ):
+            client.send("s", "hello", wait_s=TIMEOUT_S)
+        assert refused.value.entry is UNKNOWN_SESSION
+        there.wait_ended(there.send("s", "hello"))
+
+
+def test_what_cannot_be_written_is_told_in_a_sentence(logs: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [COMMAND, "sessions", "--data", str(logs)], stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=TIMEOUT_S,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_gc_removes_what_is_old_and_says_first_what_would_go(tmp_path: Path) -> None:

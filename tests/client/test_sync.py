@@ -238,6 +238,29 @@ def test_nothing_is_left_behind() -> None:
         wait_until(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
+def test_a_forked_child_is_told_to_make_a_client_of_its_own() -> None:
+    program = f"""
+import os, sys
+from turnkeeper.client import ClientClosed, SyncClient
+with SyncClient("http://127.0.0.1:9", token={TOKEN!r}) as client:
+    assert client.trouble is None
+    child = os.fork()
+    if child == 0:
+        try:
+            client.trouble
+        except ClientClosed as told:
+            print(told, flush=True)
+            os._exit(7)
+    _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+    assert "make one after the fork" in done.stdout
+
+
 def test_a_client_that_nobody_closes_does_not_keep_the_program_from_ending() -> None:
     program = f"""
 from turnkeeper.client import SyncClient

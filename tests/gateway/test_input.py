@@ -96,6 +96,39 @@ BAD_SESSIONS: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        ("POST", MESSAGES, {"text": "x", "priority": "urgent"}, "person, agent, background"),
+        ("POST", MESSAGES, {"text": "x", "when_busy": "now"}, "queue, steer, interrupt"),
+        ("POST", "/v1/approvals/a_1", {"decision": "maybe"}, "allow, deny"),
+        ("GET", "/v1/runs?state=dead", None, "queued, running, ended, unfinished"),
+    ],
+)
+def test_where_there_are_a_few_values_they_are_named(
+    method: str, path: str, body: Any, told: str
+) -> None:
+    async def scene(home: House) -> None:
+        await home.session("a")
+        refused = await home.ask(method, path, body)
+        assert refused.status == 400
+        assert set(refused.json["detail"].partition("give one of ")[2].split(", ")) == set(
+            told.split(", ")
+        )
+
+    play(scene)
+
+
+def test_a_name_that_is_nobodys_is_not_sent_back_whole() -> None:
+    async def scene(home: House) -> None:
+        for path in ("/v1/sessions/", "/v1/runs/", "/v1/approvals/"):
+            told = await home.ask("GET", path + "x" * 20_000)
+            assert told.status == 404
+            assert len(told.body) < 1000
+
+    play(scene)
+
+
 def test_a_session_that_cannot_be_is_refused_with_the_name_of_its_field() -> None:
     async def scene(home: House) -> None:
         for body, field in BAD_SESSIONS:

@@ -226,3 +226,38 @@ def test_a_watch_names_the_clock_that_ran_out_first() -> None:
         assert (await wait(0.05, 0)).kind == "deadline"
 
     asyncio.run(main())
+
+
+def test_a_future_under_a_watch_ends_by_the_clock_that_ran_out_first() -> None:
+    async def wait(deadline_s: float, budget_s: float) -> Expired:
+        watch, loop = Watch(deadline_s), asyncio.get_running_loop()
+        come = loop.create_future()
+        come.set_result(None)
+        await watch.over(come, "idle", budget_s)
+        with pytest.raises(Expired) as caught:
+            await watch.over(loop.create_future(), "idle", budget_s)
+        return caught.value
+
+    async def main() -> None:
+        assert (await wait(0.05, 10)).kind == "deadline"
+        assert (await wait(10, 0.05)).kind == "idle"
+        assert (await wait(0.05, 0)).kind == "deadline"
+
+    asyncio.run(main())
+
+
+def test_a_future_that_came_is_nobodys_silence_while_it_is_being_looked_at() -> None:
+    async def main() -> None:
+        watch, loop = Watch(100), asyncio.get_running_loop()
+        come = loop.create_future()
+        loop.call_soon(come.set_result, None)
+        await watch.over(come, "idle", 0.02)
+        slow = loop.create_future()
+        loop.call_later(0.06, slow.set_result, None)
+        await slow
+        again = loop.create_future()
+        loop.call_soon(again.set_result, None)
+        await watch.over(again, "idle", 0.02)
+        watch.close()
+
+    asyncio.run(main())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.peer import Call, Peer, answer_ok, peer
+from tests.http.peer import OK, Call, Peer, answer_ok, peer
 from turnkeeper.net.http import HttpClient, HttpFailure, HttpLimits, HttpRequest
 
 QUICK = HttpLimits(connect_s=10, first_byte_s=10, idle_s=10, deadline_s=30)
@@ -136,16 +136,20 @@ def test_https_goes_through_a_tunnel_and_the_proxy_sees_no_header(
     asyncio.run(main())
 
 
-def test_a_proxy_that_refuses_or_is_silent_means_that_nothing_was_taken() -> None:
+def test_a_proxy_that_refuses_is_silent_or_lies_means_that_nothing_was_taken() -> None:
     async def refuse(call: Call) -> None:
         await call.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
 
     async def silent(call: Call) -> None:
         await call.wait_closed_by_client()
 
+    async def answers_itself(call: Call) -> None:
+        await call.send(b"HTTP/1.1 200 Go on\r\n\r\n" + OK)
+        await call.wait_closed_by_client()
+
     async def main() -> None:
         limits = HttpLimits(connect_s=0.3, connect_tries=2, deadline_s=5)
-        for script in (refuse, silent):
+        for script in (refuse, silent, answers_itself):
             async with peer(script) as proxy:
                 environ = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
                 async with HttpClient(limits, environ=environ) as client:

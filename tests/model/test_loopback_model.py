@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_it_says_what_it_is_told_streamed_and_whole(model: LoopbackModel, api: A
 @pytest.mark.parametrize("api", APIS)
 def test_it_streams_as_many_chunks_as_it_is_told(model: LoopbackModel, api: Any) -> None:
     assert said(api, ask(model, api("stream 3 chunks 0.01"))) == "chunk-0 chunk-1 chunk-2 "
+
+
+def test_the_last_tenth_of_a_stream_can_be_held_back(model: LoopbackModel, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    answers: list[bytes] = []
+    command = f"stream 10 chunks 0 while {hold}"
+    thread = threading.Thread(target=lambda: answers.append(ask(model, anthropic(command))))
+    thread.start()
+    assert model.wait_request("stream").ending is None
+    hold.unlink()
+    thread.join(10)
+    assert said(anthropic, answers[0]) == "".join(f"chunk-{number} " for number in range(10))
+    assert [parse(command).is_held(number) for number in (8, 9)] == [False, False]
+    hold.touch()
+    assert [parse(command).is_held(number) for number in (8, 9)] == [False, True]
 
 
 @pytest.mark.parametrize("api", APIS)

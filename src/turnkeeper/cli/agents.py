@@ -90,7 +90,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         cells.append((one_line(row["name"]), row["driver"], state, one_line(row["told"])))
         if row["todo"]:
             cells.append(("", "", "", one_line(row["todo"])))
-    return Paper.of(sys.stdout).table(("AGENT", "DRIVER", "STATE", ""), cells)
+    return Paper.of(sys.stdout).table(("AGENT", "DRIVER", "STATE", "NOTE"), cells)
 
 
 def _can(name: str, agent: Agent) -> str:

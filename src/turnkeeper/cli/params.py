@@ -7,7 +7,9 @@ that names it, and nothing was done; nothing but click is loaded here.
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -231,6 +233,12 @@ def telling() -> Iterator[None]:
         sys.exit(REFUSED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        click.echo(f"turnkeeper: standard output cannot be written: {fault.strerror}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left of it goes nowhere
+        sys.exit(1)
 
 
 def doing(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

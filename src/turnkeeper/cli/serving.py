@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from turnkeeper import __version__
@@ -146,8 +147,11 @@ class _Serving:
         stack.callback(notifier.close)
         place = Place(config.data)
         more = read_tokens(config, os.environ)
-        token = place.make_token()
+        was_used = place.read_token() is not None
+        token = place.check_token()
         self._log([token, *more], stack)
+        if was_used:
+            _look_for_logs(config.store.database or place.database)
         metrics = Metrics(plan.agents, __version__)
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
@@ -287,6 +291,17 @@ class _Served:
     server: Server
     notifier: Notifier
     place: Place
+
+
+def _look_for_logs(database: Path) -> None:
+    """An empty database is a good one to SQLite; whoever had something in it should hear of it."""
+    try:
+        size = database.stat().st_size
+    except OSError:
+        size = 0
+    if not size:
+        told = "is empty or not there, though a server was here before: the logs begin anew"
+        log.warning("%s %s. If you miss something, stop it and put a backup there", database, told)
 
 
 async def _take_up(observer: Observer, system: System) -> None:

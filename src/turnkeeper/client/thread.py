@@ -2,13 +2,14 @@
 
 Decides how a call waits across threads. It must not know what is asked. Invariants: any thread may
 call; Ctrl-C ends the call that waits and nothing else; once closed, the thread is gone, and whoever
-still waited has been told.
+still waited has been told; a forked child, which has no such thread, is told so and never waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -68,6 +69,7 @@ class Worker:
         self._stop: asyncio.Event | None = None
         self._lock = threading.Lock()
         self._closing = False
+        self._process = os.getpid()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work, name=NAME, daemon=True)
         self._thread.start()
@@ -76,6 +78,9 @@ class Worker:
     def call(self, doing: Coroutine[Any, Any, T], *, last: bool = False) -> T:
         """Its result, waiting for it. `last`: from now on nobody else is served."""
         call = _Call(doing)
+        if self._is_forked:
+            doing.close()
+            raise ClientClosed("this client is another process's: make one after the fork")
         try:
             with self._lock:
                 if self._closing or self._loop is None:
@@ -100,17 +105,26 @@ class Worker:
 
     def soon(self, doing: Callable[[], None]) -> None:
         """When there is time, if there still is any: may be called from anywhere."""
+        if self._is_forked:
+            return
         with self._lock:
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(doing)
 
     def close(self) -> None:
         """End what still waits; the thread is gone afterwards."""
+        if self._is_forked:
+            return
         with self._lock:
             self._closing = True
             if self._loop is not None and self._stop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+
+    @property
+    def _is_forked(self) -> bool:
+        """This is a child of the process that has the thread, and has none itself."""
+        return os.getpid() != self._process
 
     def _work(self) -> None:
         with asyncio.Runner() as runner:

@@ -16,6 +16,9 @@ from turnkeeper.core import events as e
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.outcome import Kind, Outcome
 
+INPUT_CHARS = 2000
+"""So much of what a question is about is in a list; all of it is in the question itself."""
+
 PAGE_MAX = 500
 """The most that one page of a list may have."""
 
@@ -66,6 +69,8 @@ class ApprovalRecord(msgspec.Struct, kw_only=True):
     run: str
     tool: str
     input: Any = None
+    input_is_cut: bool = False
+    """It was too long for a list: `input` is the beginning of its JSON, as text."""
     state: ApprovalState = "open"
     requested_at: float = 0.0
     expires_at: float | None = None

@@ -94,7 +94,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as wrong:
-        raise _named(str(wrong), lambda: msgspec.json.decode(body)) from None
+        raise _named(str(wrong), lambda: msgspec.json.decode(body), decoder.type) from None
     except UnicodeDecodeError:
         raise NotAllowed("body", "the body is not UTF-8") from None
     except msgspec.DecodeError as wrong:
@@ -103,7 +103,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
         raise NotAllowed("body", "the body is nested too deeply") from None
 
 
-def _named(told: str, whole: Any) -> NotAllowed:
+def _named(told: str, whole: Any, shape: Any) -> NotAllowed:
     """What was wrong, with the field that it was wrong in, and its value if it can be shown."""
     for pattern, words in ((_UNKNOWN, "is not known here"), (_MISSING, "is missing")):
         found = pattern.fullmatch(told)
@@ -114,7 +114,43 @@ def _named(told: str, whole: Any) -> NotAllowed:
     if not found or not found[2]:
         return NotAllowed("body", f"the body is not allowed: {told}")
     field, value = _walk(found[2], found[1], whole)
-    return NotAllowed(field, f"{field} = {_shown(value)} is not allowed: {found[1]}")
+    why = found[1]
+    if why.startswith(("Invalid enum value", "Invalid value")):
+        choices = _choices(shape).get(field.rpartition(".")[2])
+        why = f"give one of {', '.join(choices)}" if choices else why
+    return NotAllowed(field, f"{field} = {_shown(value)} is not allowed: {why}")
+
+
+@cache
+def _choices(shape: Any) -> dict[str, list[str]]:
+    """The fields of a shape, and of what is in it, that have a few values to choose from."""
+    found: dict[str, list[str]] = {}
+    left = [msgspec.inspect.type_info(shape)]
+    while left:
+        kind = left.pop()
+        if isinstance(kind, msgspec.inspect.UnionType):
+            left += kind.types
+        elif isinstance(kind, msgspec.inspect.ListType):
+            left.append(kind.item_type)
+        elif isinstance(kind, msgspec.inspect.StructType):
+            if kind.tag is not None:
+                found.setdefault(kind.tag_field or "type", []).append(str(kind.tag))
+            for field in kind.fields:
+                left.append(field.type)
+                options = _options(field.type)
+                if options:
+                    found.setdefault(field.encode_name, options)
+    return found
+
+
+def _options(kind: msgspec.inspect.Type) -> list[str]:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [option for one in kind.types for option in _options(one)]
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return [str(value) for value in kind.values]
+    if isinstance(kind, msgspec.inspect.EnumType):
+        return [str(one.value) for one in kind.cls]
+    return []
 
 
 def _walk(path: str, told: str, whole: Any) -> tuple[str, object]:
@@ -168,7 +204,7 @@ def decode_query(raw: bytes, shape: type[_S]) -> _S:
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as wrong:
-        raise _named(str(wrong), lambda: given) from None
+        raise _named(str(wrong), lambda: given, shape) from None
 
 
 @cache

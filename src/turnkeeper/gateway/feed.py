@@ -71,11 +71,13 @@ class Subscription:
     async def tell(self, peer: Peer) -> None:
         """One page, if there is one."""
         reader, head = self._reader, self._head
-        if self.is_over() or not reader.has_more:
-            return
-        lines = await reader.next_lines()
+        lines = reader.lines_at_hand()
         if not lines:
-            self.end()
+            if self.is_over() or not reader.has_more:
+                return
+            lines = await reader.next_lines()
+            if not lines:
+                self.end()
         for part in parts(lines):
             if self.is_over():
                 return

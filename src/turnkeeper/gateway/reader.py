@@ -68,6 +68,10 @@ class Reader:
         """`told` is called when there may be more to read. It must return at once."""
         self._on_more = self._watcher.on_more = told
 
+    def lines_at_hand(self) -> Sequence[bytes]:
+        """The next events, if nothing has to be waited for to read them; or nothing."""
+        return () if self._closed.is_set() else self._watcher.lines_at_hand()
+
     async def next_lines(self) -> Sequence[bytes]:
         """The next events, as the log has them; none once all is over."""
         return await self._next(lambda: self._watcher.next_lines())

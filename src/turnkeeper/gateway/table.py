@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turnkeeper.core.errors import WRONG_METHOD, Code, TurnkeeperError
+from turnkeeper.core.errors import NO_SUCH_PLACE, WRONG_METHOD, Code, TurnkeeperError
 from turnkeeper.gateway import asked
 from turnkeeper.gateway.answers import Answer, InForm, Refusal
 from turnkeeper.gateway.auth import Access
@@ -23,6 +23,9 @@ from turnkeeper.gateway.gate import Scope as Needed
 from turnkeeper.gateway.queries import NoQuery
 
 EVERYTHING = Access("admin")
+
+NAME_CHARS = 256
+"""A name in a path that is longer is nobody's; and it is not sent back."""
 
 
 @dataclass
@@ -138,6 +141,9 @@ class Place:
 
     async def _call(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> Call:
         query, headers = endpoint.query, scope["headers"]
+        for name in scope["path_params"].values():
+            if len(name) > NAME_CHARS:
+                raise Refusal(NO_SUCH_PLACE, f"nothing has a name of {len(name)} characters")
         said = asked.decode_query(scope["query_string"], query) if query is not None else None
         body = await self._body(endpoint, headers, receive)
         access = scope.get("access", EVERYTHING)

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpcore2
 
+from turnkeeper.net.chunked import Chunks
 from turnkeeper.net.exchange import (
     BROKEN,
     Exchange,
@@ -27,7 +28,7 @@ from turnkeeper.net.exchange import (
     for_httpcore,
     redirected,
 )
-from turnkeeper.net.network import Allows, Network
+from turnkeeper.net.network import Allows, Network, Stream
 from turnkeeper.net.proxy import Proxies, Proxy
 from turnkeeper.net.retry import (
     is_final,
@@ -73,6 +74,7 @@ class HttpStream:
         self.headers = _plain(response.headers)
         self._response = response
         self._exchange = exchange
+        self._chunks = _plain_chunks(response, exchange.request.method)
         self._total = 0
         self._line = 0
 
@@ -85,16 +87,24 @@ class HttpStream:
         """The body's bytes as they come; each wait for more is under the idle clock."""
         watch = self._exchange.watch
         budget_s = self._exchange.limits.idle_s if idle_s is None else idle_s
+        network, plain = self.network, self._chunks
         body = self._response.aiter_stream()
         try:
+            while plain is not None and not plain.over:
+                chunk = network.take(plain)
+                if chunk:
+                    self._check_size(chunk)
+                    yield chunk
+                elif not plain.over:
+                    await watch.over(network.news(), "idle", budget_s)
             while True:
                 watch.allow("idle", budget_s)
                 with watch:
-                    chunk = await anext(body, None)
-                if chunk is None:
+                    parsed = await anext(body, None)
+                if parsed is None:
                     return
-                self._check_size(chunk)
-                yield chunk
+                self._check_size(parsed)
+                yield parsed
         except (*BROKEN, Expired) as error:
             ended = self.network.get_extra_info("ended_by_peer")
             raise failure_of(error, self._exchange, ended=ended) from None
@@ -300,6 +310,16 @@ async def _excerpt(stream: HttpStream) -> bytes:
     except HttpFailure:
         pass  # the status is the answer; its text is only an extra
     return bytes(kept[:EXCERPT_BYTES])
+
+
+def _plain_chunks(response: httpcore2.Response, method: str) -> Chunks | None:
+    """What reads most of a chunked body, for an answer that has one. (Its parser would, too: at
+    several times the cost for each small piece of a stream.)"""
+    named = [value for name, value in response.headers if name.lower() == b"transfer-encoding"]
+    chunked = len(named) == 1 and named[0].lower() == b"chunked"
+    bodiless = response.status < 200 or response.status in {204, 304} or method == "HEAD"
+    ours = isinstance(response.extensions["network_stream"], Stream)
+    return Chunks() if chunked and ours and not bodiless else None
 
 
 def _plain(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpcore2
 
+from turnkeeper.net.chunked import Chunks, Head, NotChunked
 from turnkeeper.net.tcp import Settable, TcpOptions, apply, be_patient
 
 READ_HIGH_BYTES = 256 * 1024
@@ -59,7 +60,8 @@ class _Pipe(asyncio.Protocol):
         self._reading_paused = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._news: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -68,21 +70,21 @@ class _Pipe(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
-        self._news.set()
+        self._tell()
         if len(self.received) > READ_HIGH_BYTES and not self._reading_paused and self.transport:
             self._reading_paused = True
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         self.ended = self.ended_by_peer = True
-        self._news.set()
+        self._tell()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended = True
         self.ended_by_peer = self.ended_by_peer or not self.left
         self.error = self.error or exc
-        self._news.set()
+        self._tell()
         self._writable.set()
 
     def pause_writing(self) -> None:
@@ -91,21 +93,38 @@ class _Pipe(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    async def wait_received(self, max_bytes: int) -> bytes:
-        """What has come, at least a byte; nothing at the end of the stream."""
+    async def wait_received(self) -> bool:
+        """Whether anything has come; not at the end of the stream."""
         while not self.received:
             if self.error is not None:
                 raise self.error
             if self.ended:
-                return b""
-            self._news.clear()
-            await self._news.wait()
-        data = bytes(self.received[:max_bytes])
-        del self.received[:max_bytes]
+                return False
+            await self.news()
+        return True
+
+    def take(self, most: int) -> bytes:
+        """So much at most of what has come."""
+        data = bytes(self.received[:most])
+        del self.received[:most]
+        self.was_read()
+        return data
+
+    def was_read(self) -> None:
+        """Something was taken: there is room for more."""
         if self._reading_paused and len(self.received) <= READ_HIGH_BYTES // 2 and self.transport:
             self._reading_paused = False
             self.transport.resume_reading()
-        return data
+
+    def news(self) -> asyncio.Future[None]:
+        """Done when there is more, or the end. For one at a time."""
+        self._news = news = self._loop.create_future()
+        return news
+
+    def _tell(self) -> None:
+        news = self._news
+        if news is not None and not news.done():
+            news.set_result(None)
 
     async def wait_written(self) -> None:
         await self._writable.wait()
@@ -123,11 +142,16 @@ class Stream(httpcore2.AsyncNetworkStream):
         self._born = network.generation
         self._was_answered = False
         self._probation: asyncio.TimerHandle | None = None
+        self._head = Head()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """What has come, at least a byte; nothing at the end of the stream. The head of an answer
+        is given alone, so that its body can be read without a parser."""
+        pipe, head = self._pipe, self._head
         try:
             async with asyncio.timeout(timeout):
-                data = await self._pipe.wait_received(max_bytes)
+                if not await pipe.wait_received():
+                    return b""
         except TimeoutError as error:
             # The kernel's own timeout is a TimeoutError too, and has a number.
             if error.errno is None:
@@ -135,9 +159,33 @@ class Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ReadError(_words(error)) from None
         except (OSError, ssl.SSLError) as error:
             raise httpcore2.ReadError(_words(error)) from None
-        self._was_answered = self._was_answered or bool(data)
+        self._was_answered = True
         self._end_probation()
+        return pipe.take(max_bytes if head.over else head.take(pipe.received))
+
+    def take(self, chunks: Chunks) -> bytes:
+        """What there is now of an answer's body, after its head. Nothing if more has to come
+        (`news`), or if the rest has to be parsed (`chunks.over`)."""
+        pipe = self._pipe
+        data = b""
+        if pipe.received:
+            try:
+                data = chunks.take(pipe.received)
+            except NotChunked:
+                raise httpcore2.RemoteProtocolError("a chunk has no end") from None
+            pipe.was_read()
+        if data or chunks.over:
+            return data
+        if pipe.error is not None:
+            raise httpcore2.ReadError(_words(pipe.error)) from None
+        if pipe.ended and not chunks.is_between:
+            raise httpcore2.RemoteProtocolError("the body ended in a chunk")
+        chunks.over = pipe.ended
         return data
+
+    def news(self) -> asyncio.Future[None]:
+        """Done when there is more to take, or the end."""
+        return self._pipe.news()
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if not buffer:
@@ -147,6 +195,7 @@ class Stream(httpcore2.AsyncNetworkStream):
             self._begin_probation()
         if self._pipe.ended:
             raise httpcore2.WriteError("the connection is closed")
+        self._head = Head()
         self._transport.write(buffer)
         try:
             async with asyncio.timeout(timeout):
@@ -171,6 +220,9 @@ class Stream(httpcore2.AsyncNetworkStream):
         timeout: float | None = None,
     ) -> Stream:
         loop = asyncio.get_running_loop()
+        if self._pipe.received:  # it would be taken for what came encrypted
+            self._transport.abort()
+            raise httpcore2.ConnectError("it went on without TLS")
         try:
             async with asyncio.timeout(timeout):
                 transport = await loop.start_tls(

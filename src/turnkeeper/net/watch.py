@@ -1,8 +1,9 @@
 """One request's clocks: a budget for what it waits for now, and a deadline over everything.
 
 Decides when a wait is over. It must not know what is waited for. Invariant: only time spent inside
-`with watch:` counts against a budget, so a slow reader of a stream is not taken for a silent peer;
-the deadline counts always. One lazy timer, since it is touched for every chunk.
+`with watch:` or for a future `over` counts against a budget, so a slow reader of a stream is not
+taken for a silent peer; the deadline counts always. One lazy timer, since it is touched for every
+chunk.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancels_before = 0
+        self._awaited: asyncio.Future[None] | None = None
         self._over: Expired | None = None
 
     @property
@@ -54,6 +56,17 @@ class Watch:
         self._due = self._loop.time() + budget_s if budget_s else inf
         if self._task is not None:
             self._arm()
+
+    def over(
+        self, awaited: asyncio.Future[None], kind: FailureKind, budget_s: float
+    ) -> asyncio.Future[None]:
+        """The same future, to be awaited at once: it ends with `Expired` when its time is up."""
+        self._kind = kind
+        self._budget_s = budget_s
+        self._due = self._loop.time() + budget_s if budget_s else inf
+        self._awaited = awaited
+        self._arm()
+        return awaited
 
     def close(self) -> None:
         if self._timer is not None:
@@ -90,13 +103,20 @@ class Watch:
 
     def _look(self) -> None:
         self._timer = None
-        if self._task is None:
+        awaited = self._awaited
+        if awaited is not None and awaited.done():
+            awaited = self._awaited = None
+        if self._task is None and awaited is None:
             return
         if self._loop.time() < min(self._due, self._deadline):
             self._arm()
             return
         if self._deadline <= self._due:
-            self._over = Expired("deadline", self._deadline_s)
+            over = Expired("deadline", self._deadline_s)
         else:
-            self._over = Expired(self._kind, self._budget_s)
-        self._task.cancel()
+            over = Expired(self._kind, self._budget_s)
+        if awaited is not None:
+            awaited.set_exception(over)
+        elif self._task is not None:
+            self._over = over
+            self._task.cancel()

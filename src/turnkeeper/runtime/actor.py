@@ -15,12 +15,7 @@ from collections.abc import Sequence
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
-from turnkeeper.core.errors import (
-    INTERNAL,
-    Fenced,
-    StoreDown,
-    TurnkeeperError,
-)
+from turnkeeper.core.errors import INTERNAL, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.core.events import Event, RunEnded, RunStarted, encode_all
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
@@ -133,7 +128,8 @@ class SessionActor:
     async def rest(self) -> None:
         """Nobody has needed it for some time: its process is let go, its state is kept at hand."""
         await self.ask(c.Rest())
-        await self._snapshots.consider(self.machine.state, self._epoch, leaving=True)
+        if self._snapshots.is_due(self.machine.state, leaving=True):
+            await self._snapshots.keep(self.machine.state, self._epoch)
 
     @property
     def outlives_server(self) -> bool:
@@ -189,7 +185,8 @@ class SessionActor:
                 if self._inbox.groups or self._inbox.asks:
                     await asyncio.sleep(0)
                 else:
-                    await self._sleep()
+                    self._wake = self._loop.create_future()
+                    await self._wake
                 await self._look()
         except Fenced as fenced:
             log.warning("%s", fenced)
@@ -201,7 +198,8 @@ class SessionActor:
     async def _look(self) -> None:
         """One look at the world. Before a clock or a stop counts, what is readable is read; a mere
         question ends nothing, and however often it is asked, nobody is read the faster for it."""
-        if any(not isinstance(ask.command, c.Look) for ask in self._inbox.asks):
+        asked = self._inbox.asks
+        if asked and any(not isinstance(ask.command, c.Look) for ask in asked):
             self._supervisor.poll()
         inbox, self._inbox = self._inbox, Inbox()
         self.used_at = self._loop.time()
@@ -216,7 +214,8 @@ class SessionActor:
             await self._rescue(fault, inbox.asks)
         else:
             self._rescues = 0
-            await self._snapshots.consider(self.machine.state, self._epoch)
+            if self._snapshots.is_due(self.machine.state):
+                await self._snapshots.keep(self.machine.state, self._epoch)
         self._unsettled = False
         self._waiters.settled(self.machine.state)
         if self._paused and self._inbox.signals < PAUSE_AT:
@@ -291,7 +290,8 @@ class SessionActor:
     async def _append(self, events: list[Event], lines: list[bytes]) -> None:
         self._storing, self._storing_since = events, self._loop.time()
         if self._guard is None:
-            self._guard = self._loop.call_later(OUTAGE_S, self._watch_store)
+            due = _with_others(self._storing_since + OUTAGE_S, self._storing_since)
+            self._guard = self._loop.call_at(due, self._watch_store)
         batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished, lines)
         await journal.append(self._around.store, batch, self._faults)
         self._storing = []
@@ -350,10 +350,6 @@ class SessionActor:
         if wake is not None and not wake.done():
             wake.set_result(None)
 
-    async def _sleep(self) -> None:
-        self._wake = self._loop.create_future()
-        await self._wake
-
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""
         if not self.machine.is_nearer() and not self._fired_out:
@@ -366,7 +362,7 @@ class SessionActor:
             self._timer.cancel()
             self._timer = None
         if due < math.inf:
-            self._timer = self._loop.call_at(due, self._fired)
+            self._timer = self._loop.call_at(_with_others(due, self._loop.time()), self._fired)
 
     def _fired(self) -> None:
         self._timer = None
@@ -396,3 +392,9 @@ class SessionActor:
         for ask in asks:
             ask.settle(told)
         self._waiters.fail(told)
+
+
+def _with_others(due: float, now: float) -> float:
+    """When to look at a clock: not late, but early together with others. Most find nothing due."""
+    at = float(math.floor(due))
+    return at if at > now + 1.0 else due

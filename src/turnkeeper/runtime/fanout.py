@@ -8,6 +8,7 @@ store, which is the same log; what is kept for watchers is bounded; nobody waits
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -70,8 +71,9 @@ class _Tail:
 
     def _trim(self, last: int) -> None:
         """What everybody has read, or what is too much, is in the store alone."""
-        read = min((watcher.cursor for watcher in self.watchers), default=last)
-        pieces = self.pieces
+        read, pieces = last, self.pieces
+        for watcher in self.watchers:
+            read = min(read, watcher.cursor)
         while pieces and (
             pieces[0].last <= read
             or self.size > TAIL_BYTES
@@ -88,12 +90,16 @@ class _Tail:
         self.size = 0
 
     def after(self, cursor: int) -> tuple[_Piece, int] | None:
-        """The piece that has what follows the cursor, and where in it; none if it is not here."""
-        for piece in self.pieces:
-            if cursor < piece.last:
-                start = cursor + 1 - piece.first
-                return (piece, start) if start >= 0 else None
-        return None
+        """The piece that has what follows the cursor, and where in it; none if it is not here. Who
+        is near the end is served at once, however much is kept for others."""
+        pieces = self.pieces
+        if not pieces or cursor >= pieces[-1].last:
+            return None
+        piece = pieces[-1]
+        if cursor + 1 < piece.first:
+            piece = pieces[bisect_right(pieces, cursor, key=_last_of)]
+        start = cursor + 1 - piece.first
+        return (piece, start) if start >= 0 else None
 
 
 class Watcher:
@@ -120,6 +126,19 @@ class Watcher:
     async def next_lines(self) -> Sequence[bytes]:
         """The same, as the log has them: one JSON object each."""
         return await self._next(_lines_of, self._fanout.page_lines)
+
+    def lines_at_hand(self) -> Sequence[bytes]:
+        """What `next_lines` would give, if it is in memory; or nothing."""
+        tail = self._tail
+        if self._closed or self._cut_at is not None:
+            return ()
+        at = tail.after(self.cursor)
+        if at is None:
+            return ()
+        self._head_when_read = tail.head
+        found = at[0].lines[at[1] : at[1] + PAGE_EVENTS]
+        self.cursor += len(found)
+        return found
 
     @property
     def has_more(self) -> bool:
@@ -268,6 +287,10 @@ class Fanout:
         for tail in self._tails.values():
             for watcher in tail.watchers:
                 watcher.end()
+
+
+def _last_of(piece: _Piece) -> int:
+    return piece.last
 
 
 def _events_of(piece: _Piece) -> Sequence[Event]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
+    FENCED,
     SHUTTING_DOWN,
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
@@ -76,6 +78,8 @@ class Sessions:
         self._post = post
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._where: dict[str, str] = {}
+        self._due: dict[str, float] = {}
+        """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -97,20 +101,27 @@ class Sessions:
         """Let go of what nobody has needed for some time: the process that an agent keeps warm,
         then the session itself, whose log has everything."""
         now = asyncio.get_running_loop().time()
-        for session, task in list(self._actors.items()):
-            actor = task.result() if _loaded(task) else None
-            if actor is None or not actor.is_idle:
-                continue
-            idle_s, warm_s = now - actor.used_at, actor.machine.policy.warm_s
-            try:
-                if actor.machine.state.process is not None:
-                    if warm_s and idle_s >= warm_s:
-                        await actor.rest()
-                elif idle_s >= self._ports.unload_s:
-                    await actor.rest()
-                    await self._unload(session, task, actor)
-            except TurnkeeperError as refused:
-                log.info("session %s is not let go: %s", session, refused)
+        for session in [session for session, at in self._due.items() if at <= now]:
+            task = self._actors.get(session)
+            if task is None:
+                del self._due[session]
+            elif _loaded(task) and task.result().is_idle:
+                try:
+                    await self._let_rest(session, task, now)
+                except TurnkeeperError as refused:
+                    log.info("session %s is not let go: %s", session, refused)
+
+    async def _let_rest(self, session: str, task: asyncio.Task[SessionActor], now: float) -> None:
+        actor, unload_s = task.result(), self._ports.unload_s
+        warm_s = actor.machine.policy.warm_s or math.inf
+        has_process = actor.machine.state.process is not None
+        due = actor.used_at + (warm_s if has_process else unload_s)
+        # Whatever changes meanwhile begins its time anew, and is not over before this.
+        self._due[session] = min(max(due, now), now + min(warm_s, unload_s))
+        if due <= now:
+            await actor.rest()
+            if not has_process:
+                await self._unload(session, task, actor)
 
     async def _unload(
         self, session: str, task: asyncio.Task[SessionActor], actor: SessionActor
@@ -129,6 +140,11 @@ class Sessions:
                 self._check_open()
                 await asyncio.sleep(0)
                 continue
+            except TurnkeeperError as refused:
+                if refused.entry is not FENCED or await self._ports.store.head(session):
+                    raise
+                told = f"there is no session {session} any more"
+                raise TurnkeeperError(UNKNOWN_SESSION, told) from None
             if isinstance(reply, c.Accepted):
                 self._note(reply.message, session)
             return reply
@@ -271,6 +287,7 @@ class Sessions:
             )  # fmt: skip
             actor = SessionActor(machine, epoch, around)
             actor.begin()
+            self._due[session] = actor.used_at
         except BaseException:
             self._actors.pop(session, None)
             raise

@@ -26,14 +26,16 @@ class Snapshots:
         self._every = every
         self._seq: int | None = None
 
-    async def consider(self, state: Session, epoch: int, *, leaving: bool = False) -> None:
-        """Keep one if enough has happened since the last: less, if nobody will look for long. A
-        long history of runs is frozen less often, for that costs more. Raises `Fenced`."""
+    def is_due(self, state: Session, *, leaving: bool = False) -> bool:
+        """Whether enough has happened since the last: less, if nobody will look for long. A long
+        history of runs is frozen less often, for that costs more."""
         if self._seq is None:
             self._seq = 0 if state.seq < self._every else state.seq
         every = max(self._every, 4 * len(state.ended))
-        if state.seq - self._seq < (every // 8 if leaving else every):
-            return
+        return state.seq - self._seq >= (every // 8 if leaving else every)
+
+    async def keep(self, state: Session, epoch: int) -> None:
+        """Keep one of this moment. Raises `Fenced`."""
         try:
             await self._store.save(state.id, epoch, Snapshot(state.seq, freeze(state)))
         except StoreDown:

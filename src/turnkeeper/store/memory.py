@@ -11,7 +11,7 @@ from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced
 from turnkeeper.core.events import Event, RunEnded, encode
 from turnkeeper.ports import Batch, OutOfOrder, Snapshot
-from turnkeeper.store.shelf import Shelf, copied, fits_approval, fits_run, fits_session, page
+from turnkeeper.store.shelf import Shelf, copied, cut, fits_approval, fits_run, fits_session, page
 
 
 class MemoryStore:
@@ -89,7 +89,8 @@ class MemoryStore:
         return r.RunPage(*page(self._shelf.runs, query, fits_run(query)))
 
     async def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:
-        return r.ApprovalPage(*page(self._shelf.approvals, query, fits_approval(query)))
+        found, more = page(self._shelf.approvals, query, fits_approval(query))
+        return r.ApprovalPage([cut(record) for record in found], more)
 
     async def session(self, session: str) -> r.SessionRecord | None:
         return copied(self._shelf.sessions.get(session))

@@ -10,6 +10,8 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import msgspec
+
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import InvalidValue
 
@@ -100,6 +102,14 @@ def page(
     more = len(found) > query.limit
     found = found[: query.limit]
     return [copy.copy(record) for _, record in found], str(found[-1][0]) if more else None
+
+
+def cut(record: r.ApprovalRecord) -> r.ApprovalRecord:
+    """A copy of a question, as it is in a list: with no more than the beginning of its input."""
+    text = msgspec.json.encode(record.input).decode()
+    if len(text) > r.INPUT_CHARS:
+        record.input, record.input_is_cut = text[: r.INPUT_CHARS], True
+    return record
 
 
 def cursor_of(before: str | None, otherwise: int) -> int:

@@ -111,7 +111,10 @@ class Lane(Generic[_Work]):
 
     def _deliver(self, group: list[tuple[_Work, asyncio.Future[Any]]], answers: list[Any]) -> None:
         for (_, future), answer in zip(group, answers, strict=True):
-            _answer(future, answer)
+            if answer is None and not future.done():
+                future.set_result(None)
+            else:
+                _answer(future, answer)
         if len(group) > 1 and self._gather_s and not (self._closed or self._urgent):
             left_s = self._handed_at + self._gather_s - self._loop.time()
             if left_s > 0:

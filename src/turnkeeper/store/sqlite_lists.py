@@ -36,10 +36,11 @@ SELECT n, id, session, message, agent, state, priority, parent, text, accepted_a
     ended_at, successor, outcome
 FROM runs
 """
-_APPROVALS = """
+_APPROVAL = """
 SELECT n, id, session, run, tool, input, state, requested_at, expires_at, settled_at, by_whom, note
 FROM approvals
 """
+_APPROVALS = _APPROVAL.replace(" input,", f" substr(input, 1, {r.INPUT_CHARS + 1}),")
 _BUSY = "(s.running IS NOT NULL OR s.queued > 0)"
 _LAST = 2**62
 
@@ -142,7 +143,17 @@ def approvals(query: r.ApprovalQuery) -> Asked:
 
 
 def one_approval(approval: str) -> Asked:
-    return f"{_APPROVALS} WHERE id = ?", [approval]
+    return f"{_APPROVAL} WHERE id = ?", [approval]
+
+
+def listed_approval(row: Row) -> r.ApprovalRecord:
+    """One of a list, where a long input is cut."""
+    text: str = row[5]
+    if len(text) <= r.INPUT_CHARS:
+        return approval_of(row)
+    record = approval_of([*row[:5], "null", *row[6:]])
+    record.input, record.input_is_cut = text[: r.INPUT_CHARS], True
+    return record
 
 
 def approval_of(row: Row) -> r.ApprovalRecord:

@@ -118,7 +118,7 @@ class Reader:
 
     def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:
         rows = self._connection.execute(*lists.approvals(query)).fetchall()
-        return r.ApprovalPage(*lists.page(rows, query, lists.approval_of))
+        return r.ApprovalPage(*lists.page(rows, query, lists.listed_approval))
 
     def session(self, session: str) -> r.SessionRecord | None:
         rows = self._connection.execute(*lists.one_session(session)).fetchall()

@@ -59,8 +59,12 @@ class Events:
         self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
         for piece in chunk.splitlines(keepends=True):
             line = piece.rstrip(b"\r\n")
+            is_whole = len(line) < len(piece)
+            if is_whole and not self._line and self._size + len(line) <= self._event_max:
+                self._take(line, found)
+                continue
             self._keep(line, found)
-            if len(line) < len(piece):
+            if is_whole:
                 whole = bytes(self._line)
                 self._line.clear()
                 self._take(whole, found)

@@ -261,13 +261,16 @@ async def server_mid_stream(b: Bench) -> str | None:
     if "outlive" in b.case.lacks:
         return await lost_with_the_server(b, "stream 100 chunks 0.05", said_chunks(5))
     kills, chunks = (10, 240) if b.case.name == "claude" else (3, 100)
-    text, servers = f"stream {chunks} chunks 0.05", Servers(b)
+    hold = b.place / "hold"
+    hold.touch()  # it does not end before the last of them is killed, however slowly they start
+    text, servers = f"stream {chunks} chunks 0.05 while {hold}", Servers(b)
     for number in range(1, kills + 1):
         async with servers.one(text) as doomed:
             await servers.wait(said_chunks(number * chunks // (kills + 2)))
             assert not has(e.RunEnded)(read_events(servers.log))
             doomed.kill()
             await doomed.wait()
+    hold.unlink()
     async with servers.one(text) as last:
         await asyncio.wait_for(last.wait(), 60)
         assert last.returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.drivers.bench import Bench
+from tests.conformance.drivers.bench import WAIT_S, Bench
 from tests.conformance.drivers.scenario import scenario
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import TurnkeeperError
@@ -22,8 +22,8 @@ STOPPED = ("cancelled", "stopped")
 
 
 async def check_next_turn(b: Bench, said: str = "all is well") -> None:
-    """Whatever happened, the session can be used."""
-    run = await b.send(f"say {said}")
+    """Whatever happened, the session can be used; a program that starts anew may be slow."""
+    run = await b.send(f"say {said}", limits={"first_output_s": WAIT_S, "idle_s": WAIT_S})
     outcome = await b.wait_end(run)
     assert ending(outcome) == COMPLETED, outcome
     assert said in await b.text(run)

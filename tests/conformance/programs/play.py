@@ -210,11 +210,15 @@ class Turn:
                 self._say(f"{len(self._text)} characters")
 
     def _stream(self, rest: str) -> None:
-        count, _, *delay = rest.split()
+        count, _, *more = rest.split()
         for number in range(int(count)):
+            while more[1:2] == ["while"] and number >= int(count) * 9 // 10:
+                if not os.path.exists(more[2]):
+                    break
+                self._wait(0.02)
             self._say(f"chunk-{number} ")
             self._take_steers()
-            self._wait(float(delay[0]) if delay else 0.05)
+            self._wait(float(more[0]) if more else 0.05)
 
     def _ask(self, command: str) -> None:
         tool = f"t{uuid.uuid4().hex[:6]}"

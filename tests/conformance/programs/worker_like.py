@@ -43,12 +43,16 @@ async def scripted(turn: Turn) -> None:
 
 
 async def stream(turn: Turn, rest: str) -> None:
-    count, _, *delay = rest.split()
+    count, _, *more = rest.split()
     for number in range(int(count)):
+        while more[1:2] == ["while"] and number >= int(count) * 9 // 10:
+            if not os.path.exists(more[2]):  # noqa: ASYNC240
+                break
+            await asyncio.sleep(0.02)
         await turn.say(f"chunk-{number} ")
         while (steered := turn.steering.poll()) is not None:
             await turn.say(f"(steered: {steered})")
-        await asyncio.sleep(float(delay[0]) if delay else 0.05)
+        await asyncio.sleep(float(more[0]) if more else 0.05)
 
 
 async def tool(turn: Turn, command: str) -> None:

@@ -340,6 +340,24 @@ def test_approvals_are_chosen_by_what_is_asked(
     bench.run(test)
 
 
+def test_a_list_has_the_beginning_of_a_long_input_and_the_question_all_of_it(
+    bench: Bench,
+) -> None:
+    whole = {"content": "ü" * 100_000}
+
+    async def test(store: EventStore) -> None:
+        long = event(3, e.ApprovalRequested("a_1.2", "ref", "write", whole))
+        await put(store, created(), asked(2, "a_1.1"), long)
+        listed, short = (await store.approvals(r.ApprovalQuery())).items
+        assert (listed.id, listed.input_is_cut, short.input_is_cut) == ("a_1.2", True, False)
+        assert listed.input == '{"content":"' + "ü" * (r.INPUT_CHARS - len('{"content":"'))
+        one = await store.approval("a_1.2")
+        assert one is not None
+        assert (one.input, one.input_is_cut) == (whole, False)
+
+    bench.run(test)
+
+
 # Pages ---------------------------------------------------------------------------------------
 
 

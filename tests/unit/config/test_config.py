@@ -127,6 +127,7 @@ def test_a_path_in_a_variable_is_seen_from_where_we_are(
             "server.prot = 1 is not allowed: there is no such key (did you mean",
         ),
         ("[sever]\nport = 1", "(did you mean server?)"),
+        ("[log]\nlevel = 'loud'", "log.level = 'loud' is not allowed: give one of debug, "),
         ("colour = 1", "there is no such key; there are: data, server, store, log, limits"),
         ("server = 5", "server = 5 is not allowed: give a table: [server]"),
         ("[server]\nport = '80'", "server.port = '80' is not allowed: give a whole number from 0"),

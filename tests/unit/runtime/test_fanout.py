@@ -287,3 +287,21 @@ def test_what_is_kept_for_watchers_is_bounded_in_bytes_too() -> None:
         assert await take(watcher, 40) == list(range(1, 41))
 
     run(main())
+
+
+def test_whatever_is_kept_for_one_who_is_slow_each_reads_on_from_its_own_cursor() -> None:
+    async def main() -> None:
+        log = Log()
+        await log.write(3)
+        slow = await log.fanout.watch("s_1", 1)
+        for count in (1, 4, 2, 7, 1):
+            await log.write(count)
+        watchers = [await log.fanout.watch("s_1", after) for after in range(3, log.head)]
+        log.store.down = True  # all of that is in memory
+        for watcher in watchers:
+            left = range(watcher.cursor + 1, log.head + 1)
+            assert await take(watcher, len(left)) == [*left]
+        log.store.down = False
+        assert await take(slow, log.head - 1) == [*range(2, log.head + 1)]
+
+    run(main())

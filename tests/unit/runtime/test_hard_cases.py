@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -447,7 +448,7 @@ def test_a_child_that_would_only_steer_is_refused_and_never_adopted() -> None:
         parent = await rig.dispatcher.send(home, "parent")
         await rig.dispatcher.send(away, "busy")
         await settle()
-        options = {"when_busy": "steer", "priority": "person"}
+        options: dict[str, Any] = {"when_busy": "steer", "priority": "person"}
         with pytest.raises(TurnkeeperError, match=INVALID.code):
             await rig.dispatcher.start_child(parent.run, away, "child", **options)
         log = await rig.store.log(home)

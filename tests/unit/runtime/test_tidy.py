@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.shell import FakeAgent, Rig, let_pass
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
+from turnkeeper.core import signals as s
 from turnkeeper.testing.virtual import run
 
 WARM = c.Policy(warm_s=60.0)
@@ -114,5 +115,27 @@ def test_a_session_in_which_something_happens_is_not_let_go(answers: bool) -> No
         assert rig.dispatcher.actor_if_loaded(session) is actor
         busy = not answers
         assert (actor is not None and actor.machine.state.active is not None) is busy
+
+    run(main())
+
+
+@pytest.mark.parametrize("warm_s", [60.0, 600.0, 0.0])
+def test_what_begins_anew_meanwhile_is_let_go_when_its_own_time_is_over(warm_s: float) -> None:
+    async def main() -> None:
+        rig = Rig(policy=c.Policy(warm_s=warm_s))
+        session = await rig.session()
+        await one_turn(rig, session)
+        await rig.dispatcher.tidy()
+        await let_pass(50)
+        rig.agent.links[0].say(s.Gone())
+        await let_pass(0.1)
+        for passed in range(15, 300, 15):
+            await let_pass(15)
+            await rig.dispatcher.tidy()
+            assert rig.dispatcher.actor_if_loaded(session) is not None, passed
+        await let_pass(15)
+        await rig.dispatcher.tidy()
+        assert rig.dispatcher.actor_if_loaded(session) is None
+        await one_turn(rig, session)
 
     run(main())

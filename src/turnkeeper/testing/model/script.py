@@ -7,6 +7,7 @@ One command a line; the last one counts:
 
     say TEXT                          think TEXT            thinking first, then "thought"
     stream N chunks [DELAY]           DELAY in seconds, 0.05 unless given
+    stream N chunks DELAY while FILE  the last tenth comes when that file is gone
     tool bash COMMAND                 calls the shell tool that the client offers
     call NAME {json}                  calls any tool
     stall-before-headers | stall      silence, before or after the beginning of the answer
@@ -20,6 +21,7 @@ One command a line; the last one counts:
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,10 +60,17 @@ class Plan:
     breaks: Silence | None = None
     breaks_at: int = 0
     """How many chunks come before it breaks off; -1 for not even the headers."""
+    held_by: str = ""
+    """A file: as long as it is there, the last tenth of the chunks is not said."""
     every_s: float = 0.2
     status: int = 200
     retry_after: str | None = None
     times: int | None = None
+
+    def is_held(self, number: int) -> bool:
+        """Whether the chunk of that number has to wait."""
+        late = number >= len(self.chunks) * 9 // 10
+        return bool(self.held_by) and late and os.path.exists(self.held_by)
 
 
 def choose(texts: Sequence[str], tool_result: str | None) -> Plan:
@@ -85,9 +94,10 @@ def parse(command: str) -> Plan:
         case "think":
             return Plan(command, ("thought",), thinking=rest)
         case "stream":
-            count, _, *delay = rest.split()
-            delay_s = float(delay[0].rstrip("s")) if delay else 0.05
-            return Plan(command, numbered(int(count)), delay_s)
+            count, _, *more = rest.split()
+            delay_s = float(more[0].rstrip("s")) if more else 0.05
+            held_by = more[2] if more[1:2] == ["while"] else ""
+            return Plan(command, numbered(int(count)), delay_s, held_by=held_by)
         case "tool":
             return Plan(command, tool=ToolCall(None, rest.partition(" ")[2]))
         case "call":

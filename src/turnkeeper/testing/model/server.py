@@ -28,6 +28,7 @@ _VOICES: dict[str, Callable[[Asked, int], Voice]] = {
     "chat": openai.Chat,
     "gemini": gemini.Gemini,
 }
+HELD_LOOK_S = 0.02
 _GEMINI = re.compile(r"/models/([^/:]+):(streamGenerateContent|generateContent)$")
 
 
@@ -265,6 +266,8 @@ class _Connection(BaseHTTPRequestHandler):
         for number, chunk in enumerate(plan.chunks):
             if plan.breaks and number == plan.breaks_at and asked.stream:
                 self._break_off(plan, voice, begun=True)
+            while plan.is_held(number):
+                self.exchange.pause(self.connection, HELD_LOOK_S)
             out(voice.text(chunk))
             if plan.delay_s and asked.stream:
                 self.exchange.pause(self.connection, plan.delay_s)
