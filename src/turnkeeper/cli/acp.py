@@ -87,6 +87,7 @@ async def _serve(where: Where, options: AcpOptions, out: int) -> None:
             reading = asyncio.ensure_future(server.serve(aiter(Inlet(0))))
             ended = [asyncio.ensure_future(told.wait()), asyncio.ensure_future(outlet.gone.wait())]
             await asyncio.wait([reading, *ended], return_when=asyncio.FIRST_COMPLETED)
+            outlet.is_leaving = True
             leaving = asyncio.ensure_future(server.leave())
             await asyncio.wait([leaving, ended[0]], return_when=asyncio.FIRST_COMPLETED)
             tasks = [reading, leaving, *ended]

@@ -15,6 +15,9 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 CHUNK_BYTES = 64 * 1024
+LOOK_S = 1.0
+PATIENCE_S = 3.0
+"""So long somebody who has left may take to read something."""
 AHEAD = 4
 """So many chunks are read before the first of them is looked at."""
 
@@ -62,6 +65,8 @@ class Outlet:
         self._fd = fd
         self._writer = ThreadPoolExecutor(1, "stdout")
         self.gone = asyncio.Event()
+        self.is_leaving = False
+        """The other side has said its last word: it is not waited for as long as it likes."""
 
     async def write(self, lines: Sequence[bytes]) -> None:
         """These lines, whole and together."""
@@ -69,9 +74,13 @@ class Outlet:
             return
         data = b"\n".join([*lines, b""])
         loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(self._writer, _write_all, self._fd, data)
-        except OSError:
+        began = loop.time()
+        writing = loop.run_in_executor(self._writer, _write_all, self._fd, data)
+        while not (await asyncio.wait({writing}, timeout=LOOK_S))[0]:
+            if self.is_leaving and loop.time() - began >= PATIENCE_S:
+                self.gone.set()
+                return
+        if writing.exception() is not None:
             self.gone.set()
 
     def close(self) -> None:

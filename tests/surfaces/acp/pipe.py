@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.gateway.house import until
 from tests.helpers.terminal import COMMAND
 from tests.surfaces.acp.editor import SOON_S, environ
 
@@ -54,6 +55,17 @@ class Pipe:
         self.heard.append(told)
         return told
 
+    def stop_reading(self) -> None:
+        """What it writes stays in the pipe, until that is full."""
+        self._transport().pause_reading()
+
+    def read_on(self) -> None:
+        self._transport().resume_reading()
+
+    def _transport(self) -> Any:
+        stdout: Any = self.process.stdout
+        return stdout._transport
+
     async def until_told(self, text: str) -> None:
         while text not in json.dumps(await self.next()):
             pass
@@ -69,8 +81,13 @@ class Pipe:
         """Its exit code, after the end of its input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        async with asyncio.timeout(SOON_S):
-            return await self.process.wait()
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Its exit code, once it has one: though nobody has read what it wrote."""
+        await until(lambda: self.process.returncode is not None, SOON_S)
+        assert self.process.returncode is not None
+        return self.process.returncode
 
 
 @asynccontextmanager
@@ -79,11 +96,13 @@ async def pipe(*arguments: str | Path, **env: str) -> AsyncIterator[Pipe]:
         COMMAND, "acp", *map(str, arguments), stdin=PIPE, stdout=PIPE, stderr=PIPE,
         limit=64 << 20, env=environ(**env),
     )  # fmt: skip
+    one = Pipe(process)
     try:
-        yield Pipe(process)
+        yield one
     finally:
         if process.returncode is None:
             process.kill()
+        one.read_on()
         await process.communicate()
 
 

@@ -154,8 +154,10 @@ def test_an_editor_that_does_not_read_delays_itself_alone() -> None:
 
     async def scene(home: House, one: Pipe) -> None:
         session = await one.session()
+        one.stop_reading()
         await one.say(prompt(5, session, "long 20000"))
         await until(lambda: _has_ended(home, session), 60)
+        one.read_on()
         await one.answer(5)
         assert _text(one, session).count("word ") == 20_000
 
@@ -216,7 +218,7 @@ def test_an_editor_that_crashes_leaves_a_program_that_ends() -> None:
         assert one.process.stdin is not None
         one.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
         one.process.stdin.close()
-        assert await one.process.wait() == 0
+        assert await one.ended() == 0
 
     play(scene)
 
@@ -227,9 +229,21 @@ def test_sigterm_ends_it_and_no_turn() -> None:
         await one.say(prompt(5, session, "tool 2"))
         await one.until_told("tool_call")
         one.process.terminate()
-        assert await one.process.wait() == 0
+        assert await one.ended() == 0
         (run,) = (await home.get(f"/v1/runs?session={session}"))["items"]
         assert (await home.ended(run["id"]))["kind"] == "completed"
+
+    play(scene)
+
+
+def test_sigterm_ends_it_though_its_editor_does_not_read() -> None:
+    async def scene(home: House, one: Pipe) -> None:
+        session = await one.session()
+        one.stop_reading()
+        await one.say(prompt(5, session, "long 20000"))
+        await until(lambda: _has_ended(home, session), 60)
+        one.process.terminate()
+        assert await one.ended() == 0
 
     play(scene)
 

@@ -110,7 +110,7 @@ def test_a_cancel_withdraws_the_question() -> None:
 
 def test_a_timeout_withdraws_the_question_and_is_an_error() -> None:
     async def scene(home: House, one: Editor) -> None:
-        await home.session("s", limits={"deadline_s": 1})
+        await home.session("s", limits={"deadline_s": 3})
         await one.conn.resume_session(session_id="s", cwd="/tmp")
         asked: Any = asyncio.ensure_future(one.prompt("s", "ask"))
         await asyncio.wait([asked])

@@ -108,6 +108,35 @@ def test_turns_are_stopped_there_if_that_was_asked_for(tmp_path: Path) -> None:
     assert (run["outcome"]["kind"], run["outcome"]["reason"]) == ("cancelled", "stopped")
 
 
+FLOOD = """
+from turnkeeper import SyncTurn, agent
+
+@agent
+def flood(turn: SyncTurn) -> None:
+    for number in range(3000):
+        turn.say(f"{number} " + "x" * 100)
+"""
+
+
+def test_an_editor_that_leaves_without_reading_keeps_no_process_alive(tmp_path: Path) -> None:
+    data, target = tmp_path / "data", tmp_path / "flood.py"
+    target.write_text(FLOOD)
+    config = tmp_path / "turnkeeper.toml"
+    config.write_text(f'[agents.flood]\ndriver = "python"\ntarget = "{target}:flood"\n')
+
+    async def act() -> None:
+        given = ("--data", data, "--config", config, "--agent", "flood")
+        async with asyncio.timeout(100), pipe(*given) as one:
+            session = await one.session()
+            one.stop_reading()
+            await one.say(prompt(5, session, "go"))
+            assert await one.close() == 0
+
+    asyncio.run(act())
+    (run,) = tk_json("ps", "--all", data=data)["items"]
+    assert run["outcome"]["kind"] == "completed"
+
+
 async def _leave_in_the_middle(one: Pipe, text: str) -> None:
     session = await one.session()
     await one.say(prompt(5, session, text))

@@ -41,13 +41,16 @@ async def call(connected: Client, tool: str, **arguments: Any) -> dict[str, Any]
 
 
 async def read(
-    server_url: str, token: str, session_or_agent: str, text: str, mode: str = "auto",
-    *, is_session: bool = False,
-) -> tuple[str, ...]:  # fmt: skip
-    """The words with which the client saw the ending of what `text` led to."""
-    where = "session" if is_session else "agent"
+    server_url: str, token: str, session_or_agent: str, text: str, mode: str = "auto"
+) -> tuple[str, ...]:
+    """Send `text` to that session, or, if it is one of the server's agents, to a new session of it;
+    the words with which the client saw the ending: (outcome, reason), as in ("timed_out", "idle").
+    """
     async with client(server_url, token, mode) as connected:
-        started = await call(connected, "start_run", text=text, **{where: session_or_agent})
+        agents = (await call(connected, "list_agents"))["agents"]
+        is_agent = session_or_agent in {one["name"] for one in agents}
+        where = {"agent" if is_agent else "session": session_or_agent}
+        started = await call(connected, "start_run", text=text, **where)
         while True:
             arguments = {"run": started["run"], "timeout_s": WAIT_S}
             result = await connected.call_tool("wait_run", arguments)
