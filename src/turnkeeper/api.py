@@ -384,9 +384,8 @@ def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
         phase=view.phase if view is not None else phase, parent=record.parent,
         clocks=view.clocks if view is not None else (),
         position=view.position if view is not None else None,
-        successor=view.successor if view is not None else record.successor,
-        priority=record.priority, text=record.text,
-        accepted_at=record.accepted_at, started_at=record.started_at,
+        successor=view.successor if view is not None else record.successor, text=record.text,
+        priority=record.priority, accepted_at=record.accepted_at, started_at=record.started_at,
         ended_at=record.ended_at if outcome is None else outcome.at,
         outcome=outcome_out(outcome),
     )  # fmt: skip
