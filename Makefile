@@ -13,7 +13,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-agents check bench sim campaign schedules outcomes diagram conformance format clean force
+.PHONY: help setup run test test-surfaces test-agents check bench sim campaign schedules outcomes diagram conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ run: $(READY) ## Say hello to the demo agent
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal tests $(ARGS)
 
+test-surfaces: $(READY) ## Read every ending on every surface, and play schedules and races
+	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)
+
 test-agents: $(READY) ## Install the real agent programs and test with them, offline
 	@$(BIN)/python -m tests.agents.install
 	sh scripts/offline $(BIN)/python -m pytest -n auto --dist worksteal -m agents tests $(ARGS)
@@ -58,11 +61,11 @@ campaign: $(READY) ## Kill the server KILLS times under load, and judge what is 
 	$(BIN)/python -m tests.campaign --kills $(KILLS) $(ARGS)
 
 schedules: $(READY) ## Play 500 schedules of approvals and 1,000 races of two endings
-	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s tests/schedules $(ARGS)
+	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s -m surfaces tests/schedules $(ARGS)
 
 outcomes: $(READY) ## Read every ending on every surface, and make the page of it anew
 	@rm -f .outcomes
-	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes $(BIN)/python -m pytest -q -n 3 tests/surfaces/matrix
+	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes $(BIN)/python -m pytest -q -n 2 -m surfaces tests/surfaces/matrix
 	$(BIN)/python -m scripts.outcomes_page .outcomes
 
 diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew

@@ -16,6 +16,8 @@ from tests.schedules import approvals
 
 SCHEDULES = int(os.environ.get("TURNKEEPER_SCHEDULES", "60"))
 
+pytestmark = pytest.mark.surfaces
+
 
 @pytest.mark.timeout(600)
 def test_a_tool_is_used_only_if_it_was_allowed_once_and_in_time(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from tests.schedules import races
 
 ROUNDS = int(os.environ.get("TURNKEEPER_RACES", "40"))
 
+pytestmark = pytest.mark.surfaces
+
 
 @pytest.mark.timeout(1200)
 def test_two_endings_at_one_moment_are_one_ending(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ Key = tuple[Kind, str]
 LIVE = [surface for surface in SURFACES if surface.send is not None]
 LOOKED = [surface for surface in SURFACES if surface.look is not None]
 
+pytestmark = pytest.mark.surfaces
+
 
 def keep(surface: Surface, told: dict[Key, str]) -> None:
     """For the page; and whatever is not as it should be."""
