@@ -36,6 +36,17 @@ class House:
         self.server = Server(place, _config(place, agent), self.record)
         self._up = asyncio.Event()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.address.port}"
+
+    @property
+    def token(self) -> str:
+        return self.server.address.token
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        return await self.surely(method, path, body)
+
     async def start(self) -> None:
         self.server.start()
         await self.server.wait_ready()

@@ -17,10 +17,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tests.schedules.house import Event, House, open_house, wait_moment
+from tests.surfaces.matrix.surfaces import SURFACES
+from turnkeeper.core.outcome import Kind
 
 Racer = Literal["complete", "stop", "deadline", "exit", "kill"]
 PAIRS = tuple(itertools.permutations(get_args(Racer), 2))
 """The first of a pair is due a little earlier, or later: both orders are played."""
+
+LATER = [one for one in SURFACES if one.name in ("client", "Responses", "A2A", "MCP", "log line")]
+"""Those that can be asked when all is over."""
 
 AT_ONCE = 12
 AHEAD_S = 0.4
@@ -148,9 +153,15 @@ async def run(place: Path, seed: int, rounds: int) -> list[str]:
 
 
 async def ask_surfaces(house: House, race: Race) -> None:
-    """What the others say of it, in our words or in theirs."""
+    """What the others say of it: in our words, if theirs are the right ones."""
     told = await house.surely("GET", f"/v1/runs/{race.run}")
-    race.told.append(("run", _words(told.body)))
+    race.told.append(("HTTP", _words(told.body)))
+    kind, reason = Kind(told.body["outcome"]["kind"]), told.body["outcome"]["reason"]
+    for surface in LATER:
+        assert surface.look is not None
+        said = await surface.look(house, race.run)
+        right = said == surface.expected(kind, reason)
+        race.told.append((surface.name, _words(told.body) if right else said))
 
 
 def judge(race: Race, events: list[Event]) -> Iterator[str]:

@@ -29,7 +29,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/sessions.py::_persist": "an errand is carried until it is done",
     "src/turnkeeper/runtime/actor.py::SessionActor._reload": "a log is read until it can be read",
     "src/turnkeeper/compose.py::durable": "lets the data directory go and raises again",
-    "src/turnkeeper/facade/library.py::Turnkeeper.__aenter__": "closes what was opened and raises again",
+    "src/turnkeeper/facade/library.py::Turnkeeper.__aenter__": "closes what was opened, and raises",
     "src/turnkeeper/observe/several.py::Several.stored": "an observer's fault is its own",
     "src/turnkeeper/observe/logs.py::Lines.emit": "a bad log call must not harm whoever logs",
     "src/turnkeeper/store/sqlite_lane.py::Lane._work": "nobody may wait for a dead thread",

@@ -10,10 +10,12 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import httpx
 
+from tests.campaign.plain import Answer
+from tests.campaign.server import Server
 from tests.surfaces.a2a import reading as a2a
 from tests.surfaces.acp import reading as acp
 from tests.surfaces.agui import page as agui
@@ -23,7 +25,22 @@ from tests.surfaces.responses import reading as responses
 from turnkeeper.client import Client
 from turnkeeper.core.outcome import WORDS, Kind
 
-Look = Callable[[Theatre, str], Awaitable[str]]
+
+class Stage(Protocol):
+    """A server that can be asked."""
+
+    server: Server
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer: ...
+
+
+Look = Callable[[Stage, str], Awaitable[str]]
 Expected = Callable[[Kind, str], str]
 
 
@@ -44,19 +61,19 @@ def _plain(kind: Kind, reason: str) -> str:
 # Our own -----------------------------------------------------------------------------------------
 
 
-async def look_api(stage: Theatre, run: str) -> str:
+async def look_api(stage: Stage, run: str) -> str:
     outcome = (await stage.ask("GET", f"/v1/runs/{run}")).body["outcome"]
     return f"{outcome['kind']}/{outcome['reason']}"
 
 
-async def look_client(stage: Theatre, run: str) -> str:
+async def look_client(stage: Stage, run: str) -> str:
     async with Client(stage.url, token=stage.token) as client:
         outcome = await (await client.run(run)).wait(timeout_s=WITHIN_S)
         assert outcome is not None
         return f"{outcome.kind}/{outcome.reason}"
 
 
-async def look_log(stage: Theatre, run: str) -> str:
+async def look_log(stage: Stage, run: str) -> str:
     """The line of the server's own log."""
     log = (stage.server.data.parent / "server.log").read_text(encoding="utf-8")
     found = re.findall(rf"run {re.escape(run)} ([a-z_]+/[a-z_]+)", log)
@@ -64,7 +81,7 @@ async def look_log(stage: Theatre, run: str) -> str:
     return str(found[0])
 
 
-async def look_metrics(stage: Theatre, run: str) -> str:
+async def look_metrics(stage: Stage, run: str) -> str:
     """What was counted, beside what is there to count."""
     told = (await stage.ask("GET", f"/v1/runs/{run}")).body
     outcome = told["outcome"]
@@ -95,7 +112,7 @@ async def send_cli(stage: Theatre, session: str, ending: Ending) -> str:
 # The ecosystem's ---------------------------------------------------------------------------------
 
 
-async def look_responses(stage: Theatre, run: str) -> str:
+async def look_responses(stage: Stage, run: str) -> str:
     return " ".join(await responses.ending_of(stage.url, stage.token, run))
 
 
@@ -107,7 +124,7 @@ def _responses(kind: Kind, reason: str) -> str:
     return f"{words.responses} {more}".strip()
 
 
-async def look_a2a(stage: Theatre, run: str) -> str:
+async def look_a2a(stage: Stage, run: str) -> str:
     async with a2a.client(stage.url, stage.token) as talk:
         return " ".join(a2a.words(await a2a.ended(talk, run)))
 
@@ -116,7 +133,7 @@ def _a2a(kind: Kind, reason: str) -> str:
     return f"{WORDS[kind, reason].a2a} {kind} {reason}"
 
 
-async def look_mcp(stage: Theatre, run: str) -> str:
+async def look_mcp(stage: Stage, run: str) -> str:
     async with mcp.client(stage.url, stage.token) as connected:
         told = await mcp.call(connected, "get_run", run=run)
         outcome = told["outcome"]
