@@ -38,7 +38,7 @@ run: $(READY) ## Say hello to the demo agent
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal tests $(ARGS)
 
-test-surfaces: $(READY) ## Read every ending on every surface, and play schedules and races
+test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)
 
 test-agents: $(READY) ## Install the real agent programs and test with them, offline
