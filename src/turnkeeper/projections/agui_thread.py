@@ -21,7 +21,11 @@ class Thread:
         """Message -> what was said, until its run begins."""
         self._run_ids: dict[str, str] = {}
         """Message -> what its run is called."""
+        self._message: dict[str, str] = {}
+        """Run that has not begun -> its message."""
         self._running: Telling | None = None
+        self._later: list[Json] = []
+        """What is told when the run that goes on has ended: runs do not stand in each other."""
 
     def prelude(self, at: float) -> list[Json]:
         """For who comes now: what is going on."""
@@ -32,7 +36,11 @@ class Thread:
         match data:
             case e.MessageAccepted() if not data.steered:
                 self._waiting[data.message] = data
+                self._message[data.run] = data.message
                 self._run_ids[data.message] = run_id_of(data.key, data.run)
+                return []
+            case e.RunRequeued():
+                self._message[event.run or ""] = data.message
                 return []
             case e.RunStarted():
                 return self._begin(event, data.message)
@@ -44,10 +52,13 @@ class Thread:
         told += timed(self._question(data), event.at)
         if self._running.is_over:
             self._running = None
+            told += self._later
+            self._later = []
         return told
 
     def _begin(self, event: e.Event, message: str) -> list[Json]:
         run = event.run or ""
+        self._message.pop(run, None)
         telling = self._running = Telling(self._thread, self._run_ids.get(message, run), run)
         told = telling.begin(event.at)
         said = self._waiting.pop(message, None)
@@ -55,13 +66,17 @@ class Thread:
 
     def _never_began(self, event: e.Event) -> list[Json]:
         """A run that ended in the queue."""
-        for message, said in self._waiting.items():
-            if said.run == event.run:
-                told = self._begin(event, message)
-                assert self._running is not None
-                told += self._running.tell(event)
-                self._running = None
-                return told
+        message = self._message.get(event.run or "")
+        if message is None:
+            return []
+        before = self._running
+        told = self._begin(event, message)
+        assert self._running is not None
+        told += self._running.tell(event)
+        self._running = before
+        if before is None:
+            return told
+        self._later += told
         return []
 
     def _question(self, data: e.Fact) -> list[Json]:

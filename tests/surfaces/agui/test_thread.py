@@ -8,6 +8,7 @@ from ag_ui.core import EventType
 
 from tests.gateway.house import House
 from tests.surfaces.agui.page import LAST, Page, play, read, text, verify
+from tests.surfaces.agui.reading import ending_of
 
 
 async def watched(one: Page, after: int, ends: int, **headers: str) -> tuple[list[Any], list[int]]:
@@ -98,8 +99,15 @@ def test_a_run_that_ended_in_the_queue_is_told_too() -> None:
         await home.ask("POST", f"/v1/runs/{second}/stop")
         await home.ask("POST", f"/v1/runs/{first}/stop")
         await home.ended(first)
-        told, _ = await watched(one, 0, 1)
-        assert told[-1].type in LAST
+        told, _ = await watched(one, 0, 2)
+        runs = runs_of(told)
+        for run in runs:
+            verify(run)
+        assert [run[0].run_id for run in runs] == [first, second]
+        assert text(runs[1]) == "hello"
+        for name in (first, second):
+            words = ("RUN_FINISHED", "cancelled")
+            assert await ending_of(home.server.url, "", name) == words
 
     play(scene)
 
