@@ -74,7 +74,8 @@ async def diagnose(
     if actor is None or active is None or active.id != run:
         return _with_hints(known)
     known = _of_running(known, actor, active)
-    if probe is not None and known.process is not None:
+    # What lives in this server has no process of its own.
+    if probe is not None and known.process is not None and actor.outlives_server:
         known = await _of_processes(known, probe, redact or Redactor())
     return _with_hints(known)
 
