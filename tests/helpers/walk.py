@@ -32,7 +32,11 @@ SERVES = re.compile(r"turnkeeper (serve|demo)\b")
 LOOKS = re.compile(
     r"turnkeeper (ps|show|sessions|approvals|events|doctor|export)\b|curl (?!.*--json)", re.S
 )
-NAMES = {"r_…": re.compile(r"\br_[0-9a-f]{16}(?:-\d+)?"), "a_…": re.compile(r"\ba_[0-9a-f.]{16,}")}
+NAMES = {
+    "r_…": re.compile(r"\br_[0-9a-f]{16}(?:-\d+)?(?![\d-]|\.\d)"),
+    "a_…": re.compile(r"\ba_[0-9a-f.]{16,}"),
+}
+"""A process is named after the first run that it had, with a number: that is no run."""
 PORT = "7433"
 
 KEEPING = """
