@@ -8,6 +8,8 @@ SEEDS  ?= 1000
 FIRST  ?= 0
 KILLS  ?= 200
 ARGS   ?=
+# Most tests wait for processes and sockets: three at a time keep two cores busy.
+ATONCE ?= 3
 
 BIN   := $(VENV)/bin
 READY := $(VENV)/ready
@@ -36,7 +38,7 @@ run: $(READY) ## Say hello to the demo agent
 	@$(BIN)/turnkeeper run --agent demo "hello"
 
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal tests $(ARGS)
+	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)

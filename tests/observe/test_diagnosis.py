@@ -184,7 +184,7 @@ def test_secrets_on_a_command_line_are_not_shown_and_hard_cases_are_explained() 
             )  # fmt: skip
             return probe.Tree((one,), ("connecting 192.0.2.1:443", "established 192.0.2.2:443"))
 
-        rig = rig_with()
+        rig = rig_with(FakeAgent(answers=False, outlives_server=True))
         sent = await rig.dispatcher.send(await rig.session(), "hello")
         await settle()
         known = await diagnose(rig.dispatcher, sent.run, found)

@@ -98,8 +98,8 @@ class TruthJudge:
     def _at_boundary(self, run: RunRec, decision: Decision, cleanup: str | None) -> None:
         """A fact that is told first wins over the agent's failure, never over its answer."""
         word = self._stream.said_next(run, decision.at)
-        broken = decision.reason == "write" and isinstance(word, s.Failed | s.Aborted)
-        if cleanup == "sweep" or broken:
+        goes = decision.reason in ("write", "parent_ended")  # its agent goes, whatever it said
+        if cleanup == "sweep" or (goes and isinstance(word, s.Failed | s.Aborted)):
             self._stream.boundary(run, s.Failed, s.Aborted)
         elif run.started_at is not None:
             self._stream.nothing_unread(run, decision.at)
@@ -127,7 +127,9 @@ class TruthJudge:
             self._case.expect("P2", same, told)
             drained = max(decision.at, run.acted_at, book.back_at) + run.limits.drain_s
             self._case.on_time("P3", book, drained, at, f"{run.id} ended")
-            if fact.cleanup == "sweep":
+            word = self._stream.said_next(run, at)
+            goes = outcome.reason == "parent_ended" and isinstance(word, s.BOUNDARY)
+            if fact.cleanup == "sweep" or goes:
                 self._stream.boundary(run, *s.BOUNDARY)
             elif outcome.kind.value in ("cancelled", "timed_out"):
                 self._stream.nothing_unread(run, at)
