@@ -19,7 +19,7 @@ from typing import Any
 from turnkeeper import __version__, api
 from turnkeeper.cli import acp_rpc as rpc
 from turnkeeper.cli.acp_sides import Side
-from turnkeeper.cli.acp_turns import Line, Place, Prompt, Tasks, lines_of
+from turnkeeper.cli.acp_turns import Line, Place, Prompt, Stopping, Tasks, lines_of
 from turnkeeper.cli.sides import DEFAULT_AGENT
 from turnkeeper.core.errors import BUSY, SESSION_EXISTS, InvalidValue, TurnkeeperError
 from turnkeeper.core.events import Event
@@ -351,9 +351,11 @@ class AcpServer:
             self._stop_all(self._known(asked.read(asked.OneSession, params).session_id).id)
 
     def _stop_all(self, session: str) -> None:
-        for prompt in self._prompts.values():
+        """The last one first: one that waits must not begin because the one before it stopped."""
+        stopping: Stopping = None
+        for prompt in reversed([*self._prompts.values()]):
             if prompt.session == session:
-                prompt.cancel()
+                stopping = prompt.cancel(stopping)
 
     def _cancel_request(self, params: Any) -> None:
         with suppress(TurnkeeperError):

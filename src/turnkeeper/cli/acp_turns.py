@@ -32,6 +32,10 @@ log = logging.getLogger("turnkeeper.acp")
 BY = "acp"
 
 
+Stopping = asyncio.Task[Any] | None
+"""A stop that is on its way."""
+
+
 class Tasks:
     """Tasks with an owner, which is told of what nobody expected."""
 
@@ -124,18 +128,21 @@ class Prompt:
         finally:
             await self._tasks.cancel()
 
-    def cancel(self) -> None:
-        """Stop it, whether it runs, waits, or is still on its way. Returns at once."""
-        if not self._cancelled:
-            self._cancelled = True
-            if self._sent is not None:
-                self._stop()
+    def cancel(self, after: Stopping = None) -> Stopping:
+        """Stop it, whether it runs, waits, or is still on its way; and not before `after` is done.
+        Returns at once."""
+        if self._cancelled:
+            return after
+        self._cancelled = True
+        return self._stop(after) if self._sent is not None else after
 
-    def _stop(self) -> None:
-        self._tasks.spawn(self._wait_stopped())
+    def _stop(self, after: Stopping = None) -> Stopping:
+        return self._tasks.spawn(self._wait_stopped(after))
 
-    async def _wait_stopped(self) -> None:
+    async def _wait_stopped(self, after: Stopping) -> None:
         assert self._sent is not None
+        if after is not None:
+            await asyncio.wait([after])
         try:
             await self._sent.turn.stop(BY)
         except TurnkeeperError as refused:

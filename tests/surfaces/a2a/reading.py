@@ -7,7 +7,7 @@ it: the task's state as A2A writes it in lower case, and the outcome and reason 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -26,6 +26,7 @@ from a2a.types import (
     Task,
     TaskState,
 )
+from a2a.utils.errors import UnsupportedOperationError
 
 Way = Literal["1.0", "http", "0.3"]
 """How a client speaks: JSON-RPC of 1.0, HTTP+JSON of 1.0, JSON-RPC of 0.3."""
@@ -91,8 +92,9 @@ async def ended(of: Client, task: str) -> Task:
     """The task when it has ended: what a subscription tells, and then the task itself."""
     found = await of.get_task(GetTaskRequest(id=task))
     if state(found) not in TERMINAL:
-        async for _ in of.subscribe(SubscribeToTaskRequest(id=task)):
-            pass
+        with suppress(UnsupportedOperationError):  # it has ended meanwhile
+            async for _ in of.subscribe(SubscribeToTaskRequest(id=task)):
+                pass
         found = await of.get_task(GetTaskRequest(id=task))
     assert state(found) in TERMINAL, state(found)
     return found
