@@ -32,6 +32,9 @@ log = logging.getLogger("turnkeeper.acp")
 BY = "acp"
 
 
+AFTER_S = 2.0
+"""So long at most a stop waits for the stop of what came behind it."""
+
 Stopping = asyncio.Task[Any] | None
 """A stop that is on its way."""
 
@@ -100,6 +103,7 @@ class Prompt:
         self._told = Told()
         self._sent: Sent | None = None
         self._cancelled = False
+        self._stopped = asyncio.Event()
         self._due: dict[str, ApprovalRequested] = {}
         """Questions that are not asked yet: perhaps they are settled by what came with them."""
         self._open: dict[str, Question] = {}
@@ -134,7 +138,9 @@ class Prompt:
         if self._cancelled:
             return after
         self._cancelled = True
-        return self._stop(after) if self._sent is not None else after
+        if self._sent is None:  # it is stopped as soon as it is there
+            return self._tasks.spawn(self._stopped.wait())
+        return self._stop(after)
 
     def _stop(self, after: Stopping = None) -> Stopping:
         return self._tasks.spawn(self._wait_stopped(after))
@@ -142,11 +148,13 @@ class Prompt:
     async def _wait_stopped(self, after: Stopping) -> None:
         assert self._sent is not None
         if after is not None:
-            await asyncio.wait([after])
+            await asyncio.wait([after], timeout=AFTER_S)
         try:
             await self._sent.turn.stop(BY)
         except TurnkeeperError as refused:
             log.warning("run %s could not be stopped: %s", self.run, refused)
+        finally:
+            self._stopped.set()
 
     # What happens ----------------------------------------------------------------------------
 

@@ -128,7 +128,6 @@ def test_a_second_prompt_of_a_session_waits_for_its_turn() -> None:
         await until(lambda: "tool_call" in one.kinds())
         second = asyncio.ensure_future(one.prompt(session, "refuse"))
         assert await first == "end_turn"
-        assert "rather not" not in one.text()
         assert await second == "refusal"
         assert one.text().endswith("There are 4.\nI would rather not.\n")
 
