@@ -82,7 +82,8 @@ def test_every_childs_result_is_delivered_once_though_the_server_was_killed(
         leaves = [f"<0.{i}.{j}>" for i in range(4) for j in range(4)]
         assert re.findall(r"<[^>]*>", said) == leaves
         found = below(home, root)
-        assert len(found) == CHILDREN
+        # What was lost unseen is run again, for the same message.
+        assert len({run["message"] for run in found}) == CHILDREN
         sessions = {session, *(run["session"] for run in found)}
         until("every end is told", lambda: sum(told(home, sessions)[1].values()) >= CHILDREN)
         started, over = told(home, sessions)
