@@ -148,6 +148,9 @@ class WebSocket(WebSocketsSansIOProtocol):
         self.transport = cast(asyncio.Transport, Together(self.transport, self.loop))
 
     async def send(self, message: Any) -> None:
+        if self.conn.eof_sent and not self.handshake_complete:
+            self.handshake_complete = True  # the server goes, and has said so: nobody is told twice
+            return
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # by a refusal, which is no mistake of ours
