@@ -14,6 +14,8 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from turnkeeper.cli.streams import write_all
+
 CHUNK_BYTES = 64 * 1024
 LOOK_S = 1.0
 PATIENCE_S = 3.0
@@ -75,7 +77,7 @@ class Outlet:
         data = b"\n".join([*lines, b""])
         loop = asyncio.get_running_loop()
         began = loop.time()
-        writing = loop.run_in_executor(self._writer, _write_all, self._fd, data)
+        writing = loop.run_in_executor(self._writer, write_all, self._fd, data)
         while not (await asyncio.wait({writing}, timeout=LOOK_S))[0]:
             if self.is_leaving and loop.time() - began >= PATIENCE_S:
                 self.gone.set()
@@ -86,12 +88,3 @@ class Outlet:
     def close(self) -> None:
         """Not to be waited for: a reader that stopped reading must not keep us here."""
         self._writer.shutdown(wait=False, cancel_futures=True)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:
-            select.select([], [fd], [])

@@ -34,7 +34,7 @@ class Stream:
             return
         loop, data = asyncio.get_running_loop(), text.encode(errors="replace")
         try:
-            await loop.run_in_executor(self._writer, _write_all, self._fd, data)
+            await loop.run_in_executor(self._writer, write_all, self._fd, data)
         except OSError as fault:
             self.fault = fault
 
@@ -60,7 +60,8 @@ class Stream:
         self._writer.shutdown(wait=False)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """All of it, also where the descriptor does not block."""
     rest = memoryview(data)
     while rest:
         try:

@@ -14,6 +14,7 @@ import msgspec
 
 from turnkeeper import api
 from turnkeeper.core.errors import InvalidValue
+from turnkeeper.core.given import text as text
 from turnkeeper.core.rules import check_rules
 
 _KEY = re.compile(r"[\x21-\x7e]{1,256}")
@@ -26,16 +27,6 @@ def encode(asked: msgspec.Struct) -> bytes:
         return _encoder.encode(asked)
     except (TypeError, ValueError) as wrong:
         raise InvalidValue("body", type(asked).__name__, str(wrong)) from None
-
-
-def text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidValue(field, value, "give text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidValue(field, value, "this is not Unicode text (a lone surrogate)") from None
-    return value
 
 
 def name(field: str, value: object) -> str:
