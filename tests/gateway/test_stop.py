@@ -222,3 +222,29 @@ def _has_ipv6() -> bool:
         except OSError:
             return False
     return True
+
+
+def test_whoever_comes_while_it_goes_is_not_a_fault_of_it() -> None:
+    async def scene(home: House) -> None:
+        loop = asyncio.get_running_loop()
+        faults: list[object] = []
+        loop.set_debug(True)  # else it keeps to itself what it could not make of a connection
+        loop.set_exception_handler(lambda _, told: faults.append(told))
+        callers: list[socket.socket] = []
+
+        def call() -> None:
+            """With every turn of the loop somebody comes, as long as anybody can."""
+            caller = socket.socket()
+            callers.append(caller)
+            if caller.connect_ex(("127.0.0.1", home.port)) == 0:
+                loop.call_soon(call)
+
+        call()
+        await asyncio.sleep(0)
+        await home.server.stop(2.0)
+        for caller in callers:
+            caller.close()
+        assert len(callers) > 2
+        assert faults == []
+
+    play(scene)

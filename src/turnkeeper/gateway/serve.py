@@ -62,6 +62,16 @@ class _Uvicorn(uvicorn.Server):
                 async with asyncio.timeout(TICK_S):
                     await self._leaving.wait()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and let what was just accepted be known: a connection that asyncio only
+        finds after its server was closed is dropped with an error (CPython 3.12 and newer)."""
+        loop = asyncio.get_running_loop()
+        for server in self.servers:
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
     def leave(self) -> None:
         """Come to an end."""
         self.should_exit = True
