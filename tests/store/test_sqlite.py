@@ -18,7 +18,7 @@ from turnkeeper.core.errors import StoreDown
 from turnkeeper.core.events import OutputText
 from turnkeeper.core.outcome import Kind
 from turnkeeper.ports import Batch
-from turnkeeper.store import sqlite_lists, sqlite_schema
+from turnkeeper.store import lists, sqlite_schema
 from turnkeeper.store.sqlite import SqliteStore
 from turnkeeper.store.sqlite_schema import open_database
 
@@ -188,13 +188,13 @@ APPROVALS: list[dict[str, Any]] = [{}, {"session": "s"}, {"run": "r"}, {"state":
 @pytest.mark.parametrize(
     "asked",
     [
-        *[sqlite_lists.sessions(r.SessionQuery(**query)) for query in SESSIONS],
-        *[sqlite_lists.runs(r.RunQuery(**query)) for query in RUNS],
-        *[sqlite_lists.approvals(r.ApprovalQuery(**query)) for query in APPROVALS],
+        *[lists.sessions(r.SessionQuery(**query), lists.SQLITE) for query in SESSIONS],
+        *[lists.runs(r.RunQuery(**query), lists.SQLITE) for query in RUNS],
+        *[lists.approvals(r.ApprovalQuery(**query)) for query in APPROVALS],
     ],
     ids=[str(query) for query in (*SESSIONS, *RUNS, *APPROVALS)],
 )
-def test_a_list_is_read_by_an_index_and_in_order(tmp_path: Path, asked: sqlite_lists.Asked) -> None:
+def test_a_list_is_read_by_an_index_and_in_order(tmp_path: Path, asked: lists.Asked) -> None:
     database = open_database(tmp_path / "turnkeeper.db")
     sql, given = asked
     plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", given)]

@@ -112,6 +112,11 @@ def cut(record: r.ApprovalRecord) -> r.ApprovalRecord:
     return record
 
 
+def searched(record: r.SessionRecord) -> str:
+    """What a search looks in."""
+    return f"{record.id}\n{record.title}".casefold()
+
+
 def cursor_of(before: str | None, otherwise: int) -> int:
     """The number that a cursor stands for."""
     if before is None:
@@ -124,12 +129,11 @@ def cursor_of(before: str | None, otherwise: int) -> int:
 def fits_session(query: r.SessionQuery) -> Callable[[r.SessionRecord], bool]:
     def fits(record: r.SessionRecord) -> bool:
         busy = record.running is not None or record.queued > 0
-        text = f"{record.id}\n{record.title}".casefold()
         return (
             (query.agent is None or record.agent == query.agent)
             and (query.state is None or (query.state == "busy") == busy)
             and query.labels.items() <= record.labels.items()
-            and (query.search is None or query.search.casefold() in text)
+            and (query.search is None or query.search.casefold() in searched(record))
         )
 
     return fits

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
-from zlib import crc32
 
 import apsw
 import msgspec
@@ -18,13 +17,11 @@ from turnkeeper.core import records as r
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.events import Event, decode
 from turnkeeper.ports import Snapshot
-from turnkeeper.store import sqlite_lists as lists
+from turnkeeper.store import lists
+from turnkeeper.store.chunks import Damaged, picked
 from turnkeeper.store.sqlite_faults import damaged, fault_of
 
 Ask: TypeAlias = Callable[["Reader"], Any]
-
-READ_BYTES = 2 << 20
-"""What one read gives at most, unless a single event is larger."""
 
 _LINES = """
 SELECT first, crc, body FROM chunks WHERE log = :log
@@ -62,24 +59,17 @@ class Reader:
 
     def read_lines(self, session: str, after: int, limit: int) -> list[bytes]:
         log = self._value("SELECT n FROM logs WHERE id = ?", session)
-        lines: list[bytes] = []
-        read_bytes = 0
         if log is None or limit <= 0:
-            return lines
+            return []
         asked = {"log": log, "from": after + 1, "limit": limit + 1}
         rows = self._connection.execute(_LINES, asked)
-        for first, crc, body in rows:
-            if crc32(body) != crc:
-                raise damaged(self._path, f"the events from {first} on of session {session}")
-            found = body.split(b"\n")
-            skip = after + 1 - first
-            lines += found[skip:] if skip > 0 else found
-            read_bytes += len(body)
-            if len(lines) >= limit or read_bytes >= READ_BYTES:
-                rows.close()
-                del lines[limit:]
-                break
-        return lines
+        try:
+            return picked(rows, after, limit)
+        except Damaged as found:
+            told = f"the events from {found.first} on of session {session}"
+            raise damaged(self._path, told) from found
+        finally:
+            rows.close()
 
     def read(self, session: str, after: int, limit: int) -> list[Event]:
         try:
@@ -109,11 +99,11 @@ class Reader:
     # Lists -----------------------------------------------------------------------------------
 
     def sessions(self, query: r.SessionQuery) -> r.SessionPage:
-        rows = self._connection.execute(*lists.sessions(query)).fetchall()
+        rows = self._connection.execute(*lists.sessions(query, lists.SQLITE)).fetchall()
         return r.SessionPage(*lists.page(rows, query, lists.session_of))
 
     def runs(self, query: r.RunQuery) -> r.RunPage:
-        rows = self._connection.execute(*lists.runs(query)).fetchall()
+        rows = self._connection.execute(*lists.runs(query, lists.SQLITE)).fetchall()
         return r.RunPage(*lists.page(rows, query, lists.run_of))
 
     def approvals(self, query: r.ApprovalQuery) -> r.ApprovalPage:

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from turnkeeper.core import records as r
+from turnkeeper.store.shelf import searched
 
 Execute = Callable[..., Any]
 
@@ -45,11 +46,6 @@ def put_changes(execute: Execute, log: int, changes: Iterable[r.Change]) -> None
                 )
             case _:
                 assert_never(change)
-
-
-def searched(record: r.SessionRecord) -> str:
-    """What a search looks in."""
-    return f"{record.id}\n{record.title}".casefold()
 
 
 def text_of(value: Any) -> str:

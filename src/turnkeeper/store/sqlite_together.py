@@ -19,12 +19,10 @@ import apsw
 
 from turnkeeper.core.records import CHANGING
 from turnkeeper.ports import Batch
+from turnkeeper.store.chunks import CHUNK_BYTES, CHUNK_EVENTS
 
 ROWS = (64, 16, 4)
 """So many go together; for each there is one text of each statement, which is compiled once."""
-
-CHUNK_BYTES, CHUNK_EVENTS = 65536, 256
-"""A chunk is no larger, unless one event is. What reads an event reads its whole chunk."""
 
 
 class Moved(Exception):

@@ -13,23 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-from zlib import crc32
 
 import apsw
 
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced, StoreDown
 from turnkeeper.ports import Batch, OutOfOrder, Snapshot
+from turnkeeper.store.chunks import chunked
 from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of, is_full
 from turnkeeper.store.sqlite_records import SecondEnding, put_changes
-from turnkeeper.store.sqlite_together import (
-    CHUNK_BYTES,
-    CHUNK_EVENTS,
-    Log,
-    Moved,
-    plain_appends,
-    put_together,
-)
+from turnkeeper.store.sqlite_together import Log, Moved, plain_appends, put_together
 
 KNOWN_MAX = 100_000
 
@@ -210,11 +203,9 @@ class Writer:
         return log
 
     def _put_lines(self, log: int, first: int, lines: Sequence[bytes]) -> None:
-        for start, end in _cut(lines):
-            body = b"\n".join(lines[start:end])
+        for chunk in chunked(first, lines):
             self._execute(
-                "INSERT INTO chunks (log, first, crc, body) VALUES (?, ?, ?, ?)",
-                (log, first + start, crc32(body), body),
+                "INSERT INTO chunks (log, first, crc, body) VALUES (?, ?, ?, ?)", (log, *chunk)
             )
 
     def _claim(self, session: str) -> int:
@@ -275,20 +266,6 @@ class Writer:
 def _log_of(row: Sequence[Any]) -> Log:
     n, epoch, head, unfinished = row
     return Log(n, epoch, head, bool(unfinished))
-
-
-def _cut(lines: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Where to cut, so that no chunk is too large."""
-    if len(lines) <= CHUNK_EVENTS and sum(map(len, lines)) <= CHUNK_BYTES:
-        return [(0, len(lines))]
-    cuts, start, size = [], 0, 0
-    for number, line in enumerate(lines):
-        if number > start and (size + len(line) > CHUNK_BYTES or number - start == CHUNK_EVENTS):
-            cuts.append((start, number))
-            start, size = number, 0
-        size += len(line)
-    cuts.append((start, len(lines)))
-    return cuts
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

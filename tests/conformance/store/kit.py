@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.postgres import shared_server
 from tests.helpers.shell import event
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome, Seen
 from turnkeeper.ports import Batch, EventStore
 from turnkeeper.store.memory import MemoryStore
+from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.sqlite import SqliteStore
 
 
@@ -40,9 +42,14 @@ async def _sqlite(place: Path) -> EventStore:
     return await SqliteStore.open(place / "turnkeeper.db")
 
 
+async def _postgres(place: Path) -> EventStore:
+    return await PostgresStore.open(shared_server().url_for(place))
+
+
 KITS = (
     Kit("memory", _memory, _forget, durable=False),
     Kit("sqlite", _sqlite, SqliteStore.close, durable=True),
+    Kit("postgres", _postgres, PostgresStore.close, durable=True),
 )
 
 Test = Callable[[EventStore], Coroutine[Any, Any, None]]

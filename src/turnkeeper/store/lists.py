@@ -1,6 +1,7 @@
-"""Lists in the database: a query as SQL, and a row as a record.
+"""Lists in a database: a query as SQL, and a row as a record.
 
-Decides which index a list is read by, as far as SQL lets it. It must not know how a row came to be.
+Decides which index a list is read by, as far as SQL lets it. It must not know how a row came to be,
+nor which database it is: what they write differently is in `Dialect`.
 Invariant: it finds the same as `store.shelf` finds in memory, the newest first; a cursor stays good
 whatever is added meanwhile.
 """
@@ -8,7 +9,7 @@ whatever is added meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +21,18 @@ Row: TypeAlias = Sequence[Any]
 Asked: TypeAlias = tuple[str, list[Any]]
 
 _Record = TypeVar("_Record")
+
+
+class Dialect(NamedTuple):
+    """What databases write differently: that a text has another in it, and a condition by which no
+    index is to be chosen."""
+
+    contains: str
+    beside: str
+
+
+SQLITE = Dialect("instr(s.search, ?) > 0", "+kind = ?")
+POSTGRES = Dialect("strpos(s.search, ?) > 0", "kind = ?")
 
 _limits = msgspec.json.Decoder(dict[str, float])
 _labels = msgspec.json.Decoder(dict[str, str])
@@ -79,7 +92,7 @@ def page(
 # Sessions ------------------------------------------------------------------------------------
 
 
-def sessions(query: r.SessionQuery) -> Asked:
+def sessions(query: r.SessionQuery, dialect: Dialect) -> Asked:
     where = _Where()
     if query.agent is not None:
         where.also("s.agent = ?", query.agent)
@@ -89,7 +102,7 @@ def sessions(query: r.SessionQuery) -> Asked:
         found = "SELECT session FROM labels WHERE name = ? AND value = ?"
         where.also(f"s.id IN ({found})", name, value)
     if query.search is not None:
-        where.also("instr(s.search, ?) > 0", query.search.casefold())
+        where.also(dialect.contains, query.search.casefold())
     return where.ask(_SESSIONS, "s.n", query)
 
 
@@ -108,12 +121,12 @@ def session_of(row: Row) -> r.SessionRecord:
 # Runs ----------------------------------------------------------------------------------------
 
 
-def runs(query: r.RunQuery) -> Asked:
+def runs(query: r.RunQuery, dialect: Dialect) -> Asked:
     where = _Where()
     where.equal(session=query.session, agent=query.agent, parent=query.parent, reason=query.reason)
     if query.outcome is not None:
-        # A reason is of one kind: its index is the better one, and `+` leaves it the choice.
-        where.also("kind = ?" if query.reason is None else "+kind = ?", str(query.outcome))
+        # A reason is of one kind: its index is the better one.
+        where.also("kind = ?" if query.reason is None else dialect.beside, str(query.outcome))
     if query.state is not None and query.state != "ended":
         where.also("state <> 'ended'")
     if query.state is not None and query.state != "unfinished":
