@@ -102,4 +102,6 @@ def _words(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"it cannot be reached ({error.strerror or error})"
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError):
+        return "the connection to it was lost"
     return str(error) or type(error).__name__

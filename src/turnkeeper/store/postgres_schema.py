@@ -127,6 +127,12 @@ CREATE INDEX approvals_state ON approvals (state, n);
 STEPS: tuple[str, ...] = (_V1,)
 """Step number n makes version n of version n - 1. A step that was ever released never changes."""
 
+_HAS_VERSIONS = """
+SELECT count(*) FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+WHERE s.nspname = $1 AND c.relname = 'versions'
+"""
+
 
 async def migrate(connection: Any, address: Address, steps: Sequence[str] = STEPS) -> None:
     """Bring it up to date, a step at a time, each whole or not at all. Raises `StoreDown`."""
@@ -164,8 +170,8 @@ async def _step(connection: Any, address: Address, steps: Sequence[str]) -> bool
 
 async def _version(connection: Any, address: Address) -> int:
     """The version of the schema; 0 where there is none yet."""
-    found = await connection.fetchval("SELECT to_regclass($1)::text", f"{address.schema}.versions")
-    if found is None:
+    # By a query: what a session remembers of names may be older than the lock it waited for.
+    if not await connection.fetchval(_HAS_VERSIONS, address.schema):
         return 0
     return int(await connection.fetchval("SELECT max(version) FROM versions") or 0)
 
