@@ -36,6 +36,9 @@ from turnkeeper.runtime.policies import of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
+from turnkeeper.store.opening import open_store
+from turnkeeper.store.opening import store_at as store_at
+from turnkeeper.store.opening import store_trouble as store_trouble
 
 if TYPE_CHECKING:
     from turnkeeper.custody.probe import Tree
@@ -260,11 +263,15 @@ def check_agents(given: object) -> dict[str, Agent | Spec]:
 
 
 def in_memory(
-    agents: Mapping[str, Agent | Spec], limits: Patch, data: Path | None = None
+    agents: Mapping[str, Agent | Spec],
+    limits: Patch,
+    data: Path | None = None,
+    store: EventStore | None = None,
 ) -> System:
     """A Turnkeeper whose logs live as long as this process. `limits` are the operator's; agents
-    that are programs are in custody under `data`."""
-    store, custody = MemoryStore(), Custody(data)
+    that are programs are in custody under `data`. With `store` the logs are there, and whatever
+    runs or waits is ended all the same."""
+    store, custody = store or MemoryStore(), Custody(data)
     way = Way()
     made, policies = wire_agents(agents, limits, custody, Given(children=way))
     ports = Ports(store, SystemClock(), RandomIds(), made, policies)
@@ -280,8 +287,8 @@ class Durable:
     shared: bool = False
     what: str = "turnkeeper"
     observer: Observer | None = None
-    database: Path | None = None
-    """Where the logs are, if not in the data directory."""
+    database: Path | str | None = None
+    """Where the logs are, if not in the data directory: a file, or the URL of PostgreSQL."""
     serves: bool = False
     """Agents can reach it over the network: those that may start runs are told how."""
 
@@ -293,15 +300,16 @@ async def durable(
     agents: Mapping[str, Agent | Spec], limits: Patch, place: Place, how: Durable = USUAL
 ) -> System:
     """A Turnkeeper whose logs are kept in a data directory, which is held until it closes."""
-    from turnkeeper.store.sqlite import SqliteStore  # not needed in memory, where it takes time
-
+    if how.shared and agents and isinstance(how.database, str):
+        told = "with PostgreSQL turns are run by servers: start one (turnkeeper serve)"
+        raise InvalidValue("store.url", "postgresql://…", told)
     held = place.hold(shared=how.shared, what=how.what)
     try:
         custody = Custody(place.path)
         way = Way()
         to_give = Given(_offer(place) if how.serves else None, way)
         made, policies = wire_agents(agents, limits, custody, to_give)
-        store = await SqliteStore.open(how.database or place.database)
+        store = await open_store(how.database or place.database)
     except BaseException:
         held.release()
         raise

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.stores import store_of
 from tests.helpers.terminal import COMMAND, TIMEOUT_S
 
 SERVING = re.compile(r"serving at (http://\S+)")
@@ -33,7 +34,7 @@ def tk(
     return subprocess.run(
         [COMMAND, *map(str, arguments[:1]), *where, *map(str, arguments[1:])],
         input=text, capture_output=True, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, **(env or {}), **environ},
+        env={**os.environ, **store_of(data), **(env or {}), **environ},
     )  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def house(data: Path, *arguments: str | Path, **environ: str) -> Iterator[House]
         process = subprocess.Popen(
             [COMMAND, "serve", "--port", "0", "--data", str(data), *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err,
-            env={**os.environ, **environ},
+            env={**os.environ, **store_of(data), **environ},
         )  # fmt: skip
     try:
         said = wait_said(process, SERVING.pattern + r"\s")

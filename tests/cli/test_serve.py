@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         ("[agents.a]\ndriver = 'acp'\n", "agents.a.command = () is not allowed"),
         ("[agents.a]\ndriver = 'claude'\nmodle = 'x'\n", "agents.a.modle = 'x' is not allowed"),
         ("[tokens.t]\nscope = 'read'\nenv = 'NOT_SET'\n", "tokens.t.env = 'NOT_SET'"),
-        ("[store]\nurl = 'postgresql://h/d'\n", "PostgreSQL is not supported yet"),
+        ("[store]\nurl = 'postgresql://h/d?schema=A-B'\n", "'schema=A-B' is not allowed"),
     ],
 )
 def test_a_fault_in_the_configuration_names_the_key_and_the_file(

@@ -15,6 +15,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from tests.helpers.stores import new_store
 from turnkeeper import compose
 from turnkeeper.core.events import Event, OutputText, SessionCreated
 from turnkeeper.drivers.demo import DemoAgent
@@ -22,8 +23,7 @@ from turnkeeper.gateway.app import endpoints
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.openapi import document
 from turnkeeper.gateway.serve import Server
-from turnkeeper.ports import Agent, Batch
-from turnkeeper.store.memory import MemoryStore
+from turnkeeper.ports import Agent, Batch, EventStore
 
 SOON_S = 20.0
 """Longer than anything here may take on a machine with a lot to do."""
@@ -63,8 +63,7 @@ class House:
         return self.server.port
 
     @property
-    def store(self) -> MemoryStore:
-        assert isinstance(self.system.store, MemoryStore)
+    def store(self) -> EventStore:
         return self.system.store
 
     async def ask(self, method: str, path: str, body: object = None, /, **headers: str) -> Answer:
@@ -174,7 +173,8 @@ async def house(
 ) -> AsyncIterator[House]:  # fmt: skip
     """A gateway that is ready. `options` are the gate's."""
     given = {"demo": DemoAgent(pace_s=0.0, ready_after_s=0.0)} if agents is None else agents
-    system = compose.in_memory(given, {"drain_s": 0.5, "term_s": 0.5, **(limits or {})})
+    clocks = {"drain_s": 0.5, "term_s": 0.5, **(limits or {})}
+    system = compose.in_memory(given, clocks, store=await new_store())
     await system.start()
     server = Server(Gate(system.dispatcher, system.agents, **options))
     await server.start()
@@ -224,18 +224,18 @@ class Pen:
 
     async def begin(self) -> Pen:
         self._epoch = await self._home.store.claim(self._session)
-        self._put([Event(1, self._session, None, 1.5, SessionCreated("demo"))])
+        await self._put([Event(1, self._session, None, 1.5, SessionCreated("demo"))])
         return self
 
-    def write(self, count: int, text: str = "x" * 200) -> None:
+    async def write(self, count: int, text: str = "x" * 200) -> None:
         """So many further events."""
         facts = (OutputText(text) for _ in range(count))
         numbered = enumerate(facts, self.head + 1)
-        self._put([Event(seq, self._session, "r_1", 1.5, fact) for seq, fact in numbered])
+        await self._put([Event(seq, self._session, "r_1", 1.5, fact) for seq, fact in numbered])
 
-    def _put(self, events: list[Event]) -> None:
+    async def _put(self, events: list[Event]) -> None:
         batch = Batch(self._session, self._epoch, events, unfinished=False)
-        self._home.store.put(batch)
+        await self._home.store.append(batch)
         self._home.system.dispatcher.fanout.publish(self._session, events)
         self.head = events[-1].seq
 

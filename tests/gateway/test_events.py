@@ -112,7 +112,7 @@ def test_large_events_come_whole_and_in_order() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
         for size in (10, 200_000, 30_000, 1_000_000, 10):
-            pen.write(3, "x" * size)
+            await pen.write(3, "x" * size)
         async with stream(home, "/v1/sessions/a/events") as events:
             assert await events.upto(pen.head) == list(range(1, pen.head + 1))
 
@@ -171,7 +171,7 @@ def test_a_slow_reader_gets_everything_though_it_was_cut_off_on_the_way() -> Non
         reader, writer = await _reluctant(home, "/v1/sessions/a/events")
         await read_head(reader)
         for _ in range(12):
-            pen.write(fanout.BEHIND_MAX // 8)
+            await pen.write(fanout.BEHIND_MAX // 8)
             await asyncio.sleep(0)
         assert await Stream(reader).upto(pen.head) == list(range(1, pen.head + 1))
         writer.close()
@@ -186,7 +186,7 @@ def test_a_reader_who_never_reads_delays_nobody_and_is_not_kept_for() -> None:
         await until(lambda: home.gate.watchers == 1)
         async with stream(home, "/v1/sessions/a/events") as events:
             for _ in range(40):
-                pen.write(1000)
+                await pen.write(1000)
                 assert (await events.upto(pen.head))[-1] == pen.head
         (held,) = (
             connection.transport.get_write_buffer_size()

@@ -116,7 +116,7 @@ def test_whoever_watches_or_waits_is_told_when_the_server_ends() -> None:
 def test_a_peer_that_reads_nothing_does_not_keep_the_server_from_ending() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(20_000)
+        await pen.write(20_000)
         ws = await home.socket(max_queue=1, ping_interval=None)
         ws.transport.pause_reading()
         await tell(ws, "subscribe", session="a")

@@ -62,12 +62,12 @@ def test_many_sessions_are_watched_over_one_socket_each_from_its_cursor() -> Non
     async def scene(home: House) -> None:
         pens = [await Pen(home, f"s{n}").begin() for n in range(50)]
         for pen in pens:
-            pen.write(20)
+            await pen.write(20)
         async with home.socket() as ws:
             for n in range(50):
                 await tell(ws, "subscribe", session=f"s{n}", after=n % 20)
             for pen in pens:
-                pen.write(5)
+                await pen.write(5)
             seen: dict[str, list[int]] = {f"s{n}": [] for n in range(50)}
             while any(len(found) < 26 - n % 20 for n, found in enumerate(seen.values())):
                 told = await hear(ws, "events")
@@ -80,7 +80,7 @@ def test_many_sessions_are_watched_over_one_socket_each_from_its_cursor() -> Non
 def test_subscribing_again_moves_the_cursor() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(9)
+        await pen.write(9)
         async with home.socket() as ws:
             await command(ws, "subscribe", "1", session="a", after=5)
             assert await gather_events(ws, "a", 10) == [6, 7, 8, 9, 10]
@@ -98,7 +98,7 @@ def test_after_unsubscribing_nothing_more_comes() -> None:
             await command(ws, "subscribe", "1", session="a", after=1)
             told = await command(ws, "unsubscribe", "2", session="a")
             assert told["type"] == "unsubscribed"
-            pen.write(5)
+            await pen.write(5)
             await tell(ws, "ping", id="3")
             assert await hear(ws, "events", "pong") == {"type": "pong", "id": "3"}
             assert home.gate.watchers == 0
@@ -297,7 +297,7 @@ def test_a_socket_that_goes_leaves_nothing_behind() -> None:
 def test_a_store_that_is_down_for_a_while_costs_a_watcher_nothing_but_time() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(3000)
+        await pen.write(3000)
         read_lines, down = home.store.read_lines, [3]
 
         async def unreliable(session: str, after: int, limit: int) -> list[bytes]:
@@ -322,7 +322,7 @@ def test_a_store_that_is_down_for_a_while_costs_a_watcher_nothing_but_time() -> 
 def test_a_subscription_that_cannot_go_on_says_so(fault: Exception, code: str) -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(2000)
+        await pen.write(2000)
 
         async def broken(session: str, after: int, limit: int) -> list[bytes]:
             raise fault
@@ -360,7 +360,7 @@ def test_a_mistake_of_ours_is_an_answer_too() -> None:
 def test_several_events_go_in_one_frame() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(2000)
+        await pen.write(2000)
         async with home.socket() as ws:
             await tell(ws, "subscribe", session="a")
             frames = 0
@@ -377,7 +377,7 @@ def test_several_events_go_in_one_frame() -> None:
 def test_a_frame_stays_small_where_events_are_large() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()
-        pen.write(200, "x" * 10_000)
+        await pen.write(200, "x" * 10_000)
         async with home.socket() as ws:
             await tell(ws, "subscribe", session="a")
             sizes = []
@@ -395,7 +395,7 @@ def test_a_frame_stays_small_where_events_are_large() -> None:
 def test_a_session_that_floods_does_not_starve_the_others_on_its_socket() -> None:
     async def scene(home: House) -> None:
         flood, quiet = await Pen(home, "flood").begin(), await Pen(home, "quiet").begin()
-        flood.write(100_000)
+        await flood.write(100_000)
         async with home.socket() as ws:
             await tell(ws, "subscribe", session="flood")
             await tell(ws, "subscribe", session="quiet")
@@ -403,7 +403,7 @@ def test_a_session_that_floods_does_not_starve_the_others_on_its_socket() -> Non
             while (told := await hear(ws, "events"))["session"] != "quiet":
                 passed += len(told["events"])
             assert passed < 20_000
-            quiet.write(1)
+            await quiet.write(1)
             passed = 0
             while (told := await hear(ws, "events"))["session"] != "quiet":
                 passed += len(told["events"])
@@ -440,7 +440,7 @@ def test_a_watcher_that_never_reads_delays_nobody_and_costs_a_bounded_memory() -
             await until(lambda: home.gate.watchers == 40)
             for _ in range(20):
                 for pen in pens:
-                    pen.write(200)
+                    await pen.write(200)
                 seen = dict.fromkeys((f"s{n}" for n in range(20)), 0)
                 while any(seen[f"s{n}"] < pen.head for n, pen in enumerate(pens)):
                     told = await hear(ws, "events")
@@ -458,7 +458,7 @@ def test_a_watcher_that_reads_late_has_missed_nothing() -> None:
         await tell(slow, "subscribe", session="a")
         await until(lambda: home.gate.watchers == 1)
         for _ in range(12):
-            pen.write(fanout.BEHIND_MAX // 8)
+            await pen.write(fanout.BEHIND_MAX // 8)
             await asyncio.sleep(0)
         assert await gather_events(slow, "a", pen.head) == list(range(1, pen.head + 1))
         await slow.close()
@@ -472,7 +472,7 @@ def test_a_peer_that_does_not_answer_a_ping_is_let_go_of() -> None:
         dead = await reluctant(home)
         await tell(dead, "subscribe", session="a")
         await until(lambda: home.gate.watchers == 1)
-        pen.write(5000)
+        await pen.write(5000)
         await until(lambda: home.gate.sockets == 0)
         assert home.gate.watchers == 0
         dead.transport.abort()

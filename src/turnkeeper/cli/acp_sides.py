@@ -175,7 +175,7 @@ async def _open(found: Found, agent: str | None, leave: bool) -> System:
     known: dict[str, Any] = dict(usual_agents() if agent is None else built_in_agents())
     if agent is not None and agent not in config.agents:
         known = dict(agents_with(agent))
-    how = Durable("leave" if leave else "stop", True, WHAT, database=config.store.database)
+    how = Durable("leave" if leave else "stop", True, WHAT, database=config.store.at)
     agents = check_agents({**known, **config.agents})
     system = await durable(agents, config.limits, found.place, how)
     await system.start()

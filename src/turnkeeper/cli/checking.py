@@ -94,6 +94,7 @@ def in_force(config: Config) -> Iterator[Line]:
     for section in SECTIONS:
         for name, value in msgspec.structs.asdict(getattr(config, section)).items():
             key = f"{section}.{name}"
+            value = config.store.shown if key == "store.url" else value
             yield Line(key, value, origin.get(key, DEFAULT))
     for name in LIMIT_KEYS:
         value = config.limits.get(name, getattr(USUAL, name))

@@ -23,7 +23,7 @@ from turnkeeper.cli.params import Where
 from turnkeeper.cli.reach import Found, books_for, find
 from turnkeeper.cli.sides import Books
 from turnkeeper.cli.tables import Paper
-from turnkeeper.compose import custody_trouble, detected_agents, look_at
+from turnkeeper.compose import custody_trouble, detected_agents, look_at, store_trouble
 from turnkeeper.core import events as e
 from turnkeeper.core import records as r
 from turnkeeper.core.diagnosis import ClockSeen, Diagnosis, ProcessSeen
@@ -68,8 +68,9 @@ def _installation(where: Where, found: Found) -> Installation:
     async def database() -> str | None:
         """It is whole, and the server that has it can write to it."""
         trouble = None if found.there is None else await _server_trouble(found)
-        path = config.store.database or found.place.database
-        return trouble or await asyncio.to_thread(check, path)
+        if trouble is not None or config.store.is_postgres:
+            return trouble or await store_trouble(config.store.url)
+        return await asyncio.to_thread(check, config.store.file(found.place.database))
 
     async def newest_at() -> float | None:
         return await _newest(where)

@@ -56,7 +56,7 @@ async def turnkeeper_for(found: Found, message: Message) -> tuple[Turnkeeper, Me
         limits={**config.limits, **message.limits},
         data=config.data,
         shared=True,
-        database=config.store.database,
+        database=config.store.at,
     )
     return turnkeeper, placed(dataclasses.replace(message, agent=name), config)
 
@@ -76,7 +76,7 @@ async def _agent_of(found: Found, session: str | None) -> str | None:
 @asynccontextmanager
 async def logs_of(found: Found, what: str) -> AsyncIterator[System]:
     """The logs, to be read: nothing is taken up, and nothing runs."""
-    how = Durable(shared=True, what=what, database=found.config.store.database)
+    how = Durable(shared=True, what=what, database=found.config.store.at)
     system = await durable({}, {}, found.place, how)
     try:
         yield system

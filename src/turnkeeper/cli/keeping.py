@@ -33,10 +33,14 @@ PORTS = click.IntRange(0, 65535)
     "--port", type=PORTS, metavar="PORT", help="The port, 0 for any; else server.port, or 7433."
 )
 @in_data
+@click.option(
+    "--store", metavar="URL", help="Where the logs are; else store.url, or the data directory."
+)
 @click.option("--drain", is_flag=True, help="On SIGTERM wait for running turns, within drain_s.")
 def serve(
-    config: str | None, host: str | None, port: int | None, data: str | None, drain: bool
-) -> None:
+    config: str | None, host: str | None, port: int | None, data: str | None, store: str | None,
+    drain: bool,
+) -> None:  # fmt: skip
     """The server: it prints its address and serves until SIGTERM or Ctrl-C.
 
     Then it takes nothing new, and leaves agents in custody to go on: the next server on this data
@@ -45,7 +49,7 @@ def serve(
     with telling():
         from turnkeeper.cli.serving import serve_config
 
-        sys.exit(serve_config(config, host=host, port=port, data=data, drain=drain))
+        sys.exit(serve_config(config, host=host, port=port, data=data, store=store, drain=drain))
 
 
 @click.command(short_help="A server with the demo agent, to play with.")

@@ -53,7 +53,8 @@ class Found:
 
     @property
     def database_exists(self) -> bool:
-        return (self.config.store.database or self.place.database).exists()
+        store = self.config.store
+        return store.is_postgres or store.file(self.place.database).exists()
 
     def server(self) -> Server:
         """The server, for what only a server can do."""

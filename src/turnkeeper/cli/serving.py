@@ -82,10 +82,13 @@ class Plan:
 
 
 def serve_config(
-    path: str | None, *, host: str | None, port: int | None, data: str | None, drain: bool
-) -> int:
+    path: str | None, *, host: str | None, port: int | None, data: str | None, store: str | None,
+    drain: bool,
+) -> int:  # fmt: skip
     """Serve as the configuration says; the exit code."""
     given = _given(host, port, data)
+    if store is not None:
+        given["store.url"] = (store, "--store")
     if drain:
         given["server.drain"] = (True, "--drain")
     config = load(path, os.environ, given)
@@ -150,8 +153,8 @@ class _Serving:
         was_used = place.read_token() is not None
         token = place.check_token()
         self._log([token, *more], stack)
-        if was_used:
-            _look_for_logs(config.store.database or place.database)
+        if was_used and not config.store.is_postgres:
+            _look_for_logs(config.store.file(place.database))
         metrics = Metrics(plan.agents, __version__)
         observers = self._observers(metrics, stack)
         system = await self._system(place, Several(*observers))
@@ -187,7 +190,7 @@ class _Serving:
         config, plan = self._config, self._plan
         how = Durable(
             leaving=plan.leaving, what="turnkeeper serve", observer=observer,
-            database=config.store.database, serves=True,
+            database=config.store.at, serves=True,
         )  # fmt: skip
         return await durable(plan.agents, config.limits, place, how)
 

@@ -28,7 +28,7 @@ SHOWN = 10
 
 
 def _database(found: Found) -> Path:
-    return found.config.store.database or found.place.database
+    return found.config.store.file(found.place.database)
 
 
 def collect(

@@ -20,6 +20,7 @@ import msgspec
 from turnkeeper.config.durations import WRITE, parse_duration
 from turnkeeper.config.keys import (
     DRIVERS,
+    POSTGRES,
     SECTIONS,
     SQLITE,
     TOP,
@@ -285,11 +286,9 @@ def _shown(value: object) -> object:
 
 
 def _check_url(url: str) -> str:
-    kind = urlsplit(url).scheme
-    if kind in ("postgresql", "postgres"):
-        return "PostgreSQL is not supported yet; use sqlite:///PATH, or leave it out"
-    if url and not url.startswith(f"{SQLITE}/"):
-        return "give sqlite:/// and an absolute path, or leave it out: it is in the data directory"
+    if url and not url.startswith((f"{SQLITE}/", *POSTGRES)):
+        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
+        return f"{told}; without it, the logs are in the data directory"
     return ""
 
 

@@ -6,11 +6,13 @@ docs/reference/configuration.md says; a key whose name ends in `_s` is a duratio
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LONGEST_S, Patch
 
 DRIVERS = ("claude", "codex", "acp", "a2a", "chat", "python", "demo")
@@ -45,12 +47,33 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
 
     @property
-    def database(self) -> Path | None:
-        """The SQLite file that the URL names; none for the one in the data directory."""
+    def is_postgres(self) -> bool:
+        return self.url.startswith(POSTGRES)
+
+    @property
+    def at(self) -> Path | str | None:
+        """The SQLite file or the PostgreSQL database that the URL names; none for the file in the
+        data directory."""
+        if self.is_postgres:
+            return self.url
         return Path(self.url.removeprefix(SQLITE)).expanduser() if self.url else None
+
+    @property
+    def shown(self) -> str:
+        """The URL without the password that it may have."""
+        return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:…@", self.url)
+
+    def file(self, usual: Path) -> Path:
+        """The file that the logs are in, for what is done with files."""
+        if self.is_postgres:
+            told = "this is for SQLite; use PostgreSQL's own tools, such as pg_dump"
+            raise InvalidValue("store.url", self.shown, told)
+        at = self.at
+        return at if isinstance(at, Path) else usual
 
 
 SQLITE = "sqlite://"
+POSTGRES = ("postgresql://", "postgres://")
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ import re
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, get_args
 
@@ -40,7 +39,7 @@ class Turnkeeper:
     stopped and what waits is kept for the next time; `leave_running` lets agents in custody go on
     for `orphan_s`, until the next one takes them up. A directory belongs to one Turnkeeper at a
     time; those that are `shared` may use it together, each with sessions of its own. `database` is
-    where the logs are, if not in that directory.
+    where the logs are, if not in that directory: a file, or `postgresql://…`.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Turnkeeper:
         self._agents = compose.check_agents(known)
         self._limits = {} if limits is None else given.patch(limits)
         self._data = None if data is None else compose.check_data(data)
-        logs = None if database is None else Path(database)
+        logs = None if database is None else compose.store_at(database)
         leaving: compose.Leaving = "leave" if leave_running else "stop"
         self._how = compose.Durable(leaving, shared, database=logs)
         self._running: compose.System | None = None

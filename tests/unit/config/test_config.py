@@ -66,7 +66,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     file = written(tmp_path, EVERYTHING)
     config = load(file, {})
     assert config.server.drain_s == 120
-    assert config.store.database == Path("/var/lib/turns.db")
+    assert config.store.at == Path("/var/lib/turns.db")
     assert config.log.level == "debug"
     assert config.limits == {"idle_s": 900, "deadline_s": 600}
     assert config.agents["claude"] == {
@@ -149,7 +149,7 @@ def test_a_path_in_a_variable_is_seen_from_where_we_are(
             "[server]\ndrain_s = -1",
             "server.drain_s = -1 is not allowed: give 0 to 31622400 seconds",
         ),
-        ("[store]\nurl = 'postgresql://h/d'", "PostgreSQL is not supported yet; use sqlite:///"),
+        ("[store]\nurl = 'mysql://h/d'", "store.url = 'mysql://h/d' is not allowed: give sqlite"),
         ("[store]\nurl = 'turns.db'", "store.url = 'turns.db' is not allowed: give sqlite:///"),
         ("[log]\nlevel = 'loud'", "log.level = 'loud' is not allowed: give one of debug, info,"),
         ("[log]\njson = 'yes'", "log.json = 'yes' is not allowed: give true or false"),
