@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,17 +32,20 @@ from turnkeeper.place import Held, Place
 from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.bound import Bound
 from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.member import LEASE_S, Doings, Member
 from turnkeeper.runtime.policies import of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
-from turnkeeper.store.opening import open_store
+from turnkeeper.store.opening import nodes_of, open_store
 from turnkeeper.store.opening import store_at as store_at
 from turnkeeper.store.opening import store_trouble as store_trouble
 
 if TYPE_CHECKING:
     from turnkeeper.custody.probe import Tree
     from turnkeeper.net.courier import HttpCourier
+    from turnkeeper.store.postgres import PostgresStore
+    from turnkeeper.store.sqlite import SqliteStore
 
 DEFAULT_AGENT = "demo"
 ENDING_S = 5.0
@@ -95,12 +98,19 @@ class System:
     """What is to be done when nothing more will happen, and the logs can still be read."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """It is used in this one."""
+    member: Member | None = None
+    """Its part among other nodes, where there may be some."""
     _chores: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Take up what was unfinished, and tidy up every now and then."""
+    async def start(self, url: str = "") -> None:
+        """Take up what was unfinished, and tidy up every now and then. Others reach it by `url`."""
+        if self.member is not None:
+            self.member.url = url
+            await self.member.join()
         if not self.shared:
             await self.dispatcher.start()
+        if self.member is not None:
+            self.member.start()
         self._chores = asyncio.ensure_future(_do_chores(self.dispatcher))
 
     async def close(self) -> None:
@@ -130,6 +140,8 @@ class System:
         else:
             await self.custody.let_go(own if self.leaving == "stop" else [])
         await close_agents(self.agents)
+        if self.member is not None:
+            await self.member.close()
         close = getattr(self.store, "close", None)
         if close is not None:
             await close()
@@ -179,6 +191,12 @@ class Custody:
         own = [name for name in alive if await store.session_of(name.rpartition(".")[0])]
         await wait_ended(custodian, own, ENDING_S)
         custodian.close()
+
+    async def end(self, names: Sequence[str]) -> None:
+        """End these, which are another node's now, and leave the rest as it is."""
+        if self._custodian is not None:
+            alive = {kept.name for kept in self._custodian.list() if kept.alive}
+            await wait_ended(self._custodian, alive.intersection(names), ENDING_S)
 
     async def let_go(self, doomed: list[str]) -> None:
         """End these, and leave the rest in custody."""
@@ -289,6 +307,8 @@ class Durable:
     observer: Observer | None = None
     database: Path | str | None = None
     """Where the logs are, if not in the data directory: a file, or the URL of PostgreSQL."""
+    lease_s: float = LEASE_S
+    """So long this node lives after it last said so, where there may be others."""
     serves: bool = False
     """Agents can reach it over the network: those that may start runs are told how."""
 
@@ -309,7 +329,7 @@ async def durable(
         way = Way()
         to_give = Given(_offer(place) if how.serves else None, way)
         made, policies = wire_agents(agents, limits, custody, to_give)
-        store = await open_store(how.database or place.database)
+        store = await _open_store(place, how)
     except BaseException:
         held.release()
         raise
@@ -322,8 +342,21 @@ async def durable(
                 own[session] = place.hold_session(session)
 
         ports = replace(ports, take=take)
+    nodes = nodes_of(store)
+    if nodes is not None:
+        ports = replace(ports, membership=nodes[0], others=nodes[1], end=custody.end)
     dispatcher = way.lead_to(Dispatcher(ports))
-    return System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
+    system = System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
+    if nodes is not None:
+        doings = Doings(dispatcher.fence, dispatcher.take_up, dispatcher)
+        system.member = Member(*nodes, doings, tuple(made), how.lease_s)
+    return system
+
+
+async def _open_store(place: Place, how: Durable) -> SqliteStore | PostgresStore:
+    at = how.database or place.database
+    is_node = isinstance(at, str) and not how.shared
+    return await open_store(at, place.node if is_node else None)
 
 
 def _offer(place: Place) -> Offer:

@@ -28,6 +28,7 @@ from turnkeeper.core.errors import DATA_IN_USE, SESSION_IN_USE, InvalidValue, Tu
 DATABASE, CUSTODY, TOKEN, LOCK, SERVER = "turnkeeper.db", "custody", "token", "lock", "server"
 SESSIONS = "sessions"
 SECRET = "secret"
+NODE = "node"
 PATIENCE_S = 0.3
 """So long a lock is tried for: whoever only looks has it for some microseconds."""
 
@@ -233,6 +234,12 @@ class Place:
     def make_token(self) -> str:
         """The token of this place, made once: of several that make one, all get the same."""
         return self._made_once(self.token, "tk_")
+
+    @property
+    def node(self) -> str:
+        """The name of the node that this place belongs to, made once; it tells nothing else."""
+        known = self._made_once(self.path / NODE, "")
+        return f"n_{hashlib.sha256(known.encode()).hexdigest()[:12]}"
 
     def make_secret(self) -> bytes:
         """What the tokens of agents' processes are made with; kept as the token is."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from turnkeeper.core.commands import Abilities
+from turnkeeper.core.commands import Abilities, Command, Reply
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.events import Event, WhenBusy, encode
 from turnkeeper.core.limits import Limits, Moment
@@ -177,7 +177,8 @@ class EventStore(Protocol):
     """Durable logs. Every method may raise `StoreDown`."""
 
     async def claim(self, session: str) -> int:
-        """Own the session from now on: a new epoch, larger than any before."""
+        """Own the session from now on: a new epoch, larger than any before. `Elsewhere` if another
+        node has it, and lives."""
 
     async def append(self, batch: Batch) -> None:
         """All of it or nothing, durably. `Fenced` if the epoch is over; `OutOfOrder` if the first
@@ -249,6 +250,87 @@ class Drawer(Protocol):
 
     def write(self, content: bytes) -> None:
         """Instead of what was in it, durably."""
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. `sessions` are those that it has; `unfinished` of them have still something to do.
+    `left_s` is how long it still lives if it does not say otherwise: of one that is gone, less than
+    nothing."""
+
+    id: str
+    url: str
+    agents: tuple[str, ...] = ()
+    since: float = 0.0
+    left_s: float = 0.0
+    draining: bool = False
+    sessions: int = 0
+    unfinished: int = 0
+
+
+class Membership(Protocol):
+    """This node among the others that use the same store. Every method may raise `StoreDown`."""
+
+    @property
+    def node(self) -> str: ...
+
+    async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
+        """This node lives for so long, and for as long again whenever it renews that. Another one
+        of the same name is over."""
+
+    async def renew(self, lease_s: float, *, draining: bool = False) -> None:
+        """`NodeOver` if this node's time was over before: others may have what it had."""
+
+    async def release(self, session: str) -> None:
+        """Whoever wants that session next may have it, as far as this node is concerned."""
+
+    async def leave(self) -> None:
+        """What needs nobody now may be had by others. The rest may when the time is over."""
+
+    async def close(self) -> None:
+        """Nothing more is asked."""
+
+    async def orphans(self) -> list[str]:
+        """The unfinished sessions that no living node has."""
+
+    async def nodes(self) -> list[NodeRecord]:
+        """All that are known, the oldest first."""
+
+
+class Desk(Protocol):
+    """What a node does for others."""
+
+    async def reply(self, session: str, command: Command) -> Reply:
+        """What a session of this node says; `Elsewhere` if it is none of them any more."""
+
+    def watched(self) -> Sequence[str]:
+        """The sessions that somebody watches here."""
+
+    def announce(self, session: str, head: int) -> None:
+        """The log of that session has grown to there."""
+
+
+class Others(Protocol):
+    """The way to sessions that other nodes have. Every method may raise `StoreDown`."""
+
+    async def ask(self, session: str, command: Command) -> Reply | None:
+        """The answer of the node that has the session, or its refusal, raised; none if no other
+        node has it now, and nothing was done that may not be done again."""
+
+    async def serve(self, desk: Desk) -> None:
+        """Carry what others ask to the desk, and tell it of logs that grew. Until cancelled."""
+
+
+class NodeOver(Exception):
+    """This node did not renew its time while it could."""
+
+
+class Elsewhere(Exception):
+    """Another node has that session."""
+
+    def __init__(self, session: str, node: str) -> None:
+        super().__init__(f"session {session} is on node {node}")
+        self.session = session
+        self.node = node
 
 
 class OutOfOrder(Exception):

@@ -165,7 +165,7 @@ class _Serving:
         pushes = self._pushes(server.gate, place, stack)
         for observer in observers:
             await _take_up(observer, system)
-        await system.start()
+        await system.start(server.url)
         await pushes.start()
         metrics.attend(system.dispatcher, server.gate.trouble)
         server.gate.opening = None
@@ -190,7 +190,7 @@ class _Serving:
         config, plan = self._config, self._plan
         how = Durable(
             leaving=plan.leaving, what="turnkeeper serve", observer=observer,
-            database=config.store.at, serves=True,
+            database=config.store.at, serves=True, lease_s=config.server.lease_s,
         )  # fmt: skip
         return await durable(plan.agents, config.limits, place, how)
 

@@ -127,8 +127,9 @@ class _NewFile:
 
 
 async def _lines(where: Where, found: Found, session: str) -> AsyncIterator[bytes]:
-    """From the database if it is here, else from the server."""
-    if found.there is not None and not found.there.near:
+    """From the database if it is a file here, else from whoever can read it."""
+    far = found.there is not None and not found.there.near
+    if far or found.config.store.is_postgres:
         async with books_for(where, "turnkeeper export") as books:
             async for event in books.events(session, 0, follow=False):
                 yield line_of(event).encode()

@@ -57,6 +57,24 @@ class Dispatcher:
         """Take up every session in which something still has to happen."""
         await self._sessions.take_up()
 
+    async def take_up(self, sessions: Sequence[str] | None = None) -> None:
+        """Take up these, which nobody has; or all that are this node's."""
+        await self._sessions.take_up(sessions)
+
+    async def fence(self) -> None:
+        """This node's time is over: end all that runs here, and forget it."""
+        await self._sessions.fence()
+
+    async def reply(self, session: str, command: c.Command) -> c.Reply:
+        """For another node that was asked this, of a session of ours; else `Elsewhere`."""
+        return await self._sessions.ask(session, command, here=True)
+
+    def watched(self) -> Sequence[str]:
+        return self.fanout.watched()
+
+    def announce(self, session: str, head: int) -> None:
+        self.fanout.announce(session, head)
+
     async def drain(self, within_s: float) -> int:
         """Start nothing more, and wait for what runs; how many runs still do after that time."""
         return await self._sessions.drain(within_s)

@@ -261,6 +261,10 @@ class Fanout:
             for watcher in tail.watchers:
                 watcher.woken(head, self._behind_max)
 
+    def watched(self) -> list[str]:
+        """The sessions that somebody watches."""
+        return list(self._tails)
+
     @property
     def watching(self) -> int:
         """How many watch now."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
     FENCED,
+    SESSION_IN_USE,
     SHUTTING_DOWN,
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
@@ -30,11 +30,11 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
 from turnkeeper.core.state import message_of
-from turnkeeper.core.step import Trace
-from turnkeeper.ports import Agent, Clock, EventStore, Ids, Observer
+from turnkeeper.ports import Agent, Elsewhere
 from turnkeeper.runtime.actor import SessionActor
-from turnkeeper.runtime.fanout import BEHIND_MAX, Fanout
-from turnkeeper.runtime.snapshots import SNAPSHOT_EVERY, read_state
+from turnkeeper.runtime.fanout import Fanout
+from turnkeeper.runtime.ground import Ports as Ports
+from turnkeeper.runtime.snapshots import read_state
 from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
 
 log = logging.getLogger("turnkeeper.sessions")
@@ -44,29 +44,6 @@ AT_ONCE = 32
 """So many sessions are read at once when a server starts: the store commits them together."""
 
 Errand = Callable[[], Coroutine[Any, Any, None]]
-
-
-def _nobody_else(session: str) -> None:
-    """All sessions of the store are ours to have."""
-
-
-@dataclass(frozen=True)
-class Ports:
-    """What the runtime stands on."""
-
-    store: EventStore
-    clock: Clock
-    ids: Ids
-    agents: Mapping[str, Agent]
-    policies: Mapping[str, c.Policy]
-    trace: Trace | None = None
-    behind_max: int = BEHIND_MAX
-    unload_s: float = 300.0
-    """So long a session in which nothing happens is kept in memory."""
-    snapshot_every: int = SNAPSHOT_EVERY
-    observer: Observer | None = None
-    take: Callable[[str], object] = _nobody_else
-    """Keeps others out of a session before it is ours; raises if one has it."""
 
 
 class Sessions:
@@ -83,19 +60,38 @@ class Sessions:
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
 
-    async def take_up(self) -> None:
-        """Every session in which something still has to happen. One that cannot be taken up does
-        not keep the others from it."""
-        waiting = iter(await self._ports.store.unfinished())
+    async def take_up(self, sessions: Sequence[str] | None = None) -> None:
+        """Every session in which something still has to happen, or these. One that cannot be taken
+        up does not keep the others from it."""
+        waiting = iter(await self._ports.store.unfinished() if sessions is None else sessions)
 
         async def take_some() -> None:
             for session in waiting:
                 try:
-                    await self.actor(session)
+                    if sessions is None or await self._can_have(session):
+                        await self.actor(session)
+                except Elsewhere:
+                    continue  # another was quicker
                 except TurnkeeperError as refused:
                     log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
 
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
+
+    async def _can_have(self, session: str) -> bool:
+        """Its agent is one of ours."""
+        found = await self._ports.store.session(session)
+        return found is not None and found.agent in self._ports.agents
+
+    async def fence(self) -> None:
+        """This node's time is over: nothing of it goes on, and nothing is known any more."""
+        loading = [task for task in self._actors.values() if not task.done()]
+        for task in loading:
+            task.cancel()
+        processes, actors = self.processes(), self.living()
+        self._actors.clear()
+        for actor in actors:
+            await actor.close()
+        await self._ports.end(processes)
 
     async def tidy(self) -> None:
         """Let go of what nobody has needed for some time: the process that an agent keeps warm,
@@ -129,13 +125,26 @@ class Sessions:
         if actor.is_idle and self._actors.get(session) is task:
             del self._actors[session]
             await actor.close()
+            if self._ports.membership is not None:
+                await self._ports.membership.release(session)
 
-    async def ask(self, session: str, command: c.Command, create: str | None = None) -> c.Reply:
-        """The answer of that session's actor; a new one, if it let go just now."""
+    async def ask(
+        self, session: str, command: c.Command, create: str | None = None, *, here: bool = False
+    ) -> c.Reply:
+        """The answer of that session's actor, here or (unless it has to be `here`) on the node that
+        has it; of a new one, if it let go just now."""
         while True:
-            actor = await self.actor(session, create)
             try:
+                actor = await self.actor(session, create)
                 reply = await actor.ask(command)
+            except Elsewhere as there:
+                if here:
+                    raise
+                answer = await self._ask_there(there, command)
+                if answer is None:
+                    await asyncio.sleep(0)
+                    continue
+                reply = answer
             except Closed:
                 self._check_open()
                 await asyncio.sleep(0)
@@ -149,17 +158,39 @@ class Sessions:
                 self._note(reply.message, session)
             return reply
 
+    async def _ask_there(self, there: Elsewhere, command: c.Command) -> c.Reply | None:
+        if self._ports.others is None:
+            raise TurnkeeperError(SESSION_IN_USE, str(there), session=there.session)
+        return await self._ports.others.ask(there.session, command)
+
     async def wait_ended(self, session: str, run: str) -> Outcome:
         """The outcome of that run, however often its session has to be read again."""
         while True:
-            actor = await self.actor(session)
             try:
+                actor = await self.actor(session)
                 return await actor.wait_ended(run)
+            except Elsewhere:
+                return await self._wait_in_log(session, run)
             except TurnkeeperError as refused:
                 if refused.entry is not SHUTTING_DOWN:
                     raise
                 self._check_open()
                 await asyncio.sleep(0)
+
+    async def _wait_in_log(self, session: str, run: str) -> Outcome:
+        """The outcome of a run that another node has: its log says it, whoever has it then."""
+        watcher = await self._fanout.watch(session, await self._ports.store.head(session))
+        try:
+            while True:
+                found = await self._ports.store.run(run)
+                if found is None:
+                    raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
+                if found.outcome is not None:
+                    return found.outcome
+                if not await watcher.next():
+                    self._check_open()
+        finally:
+            watcher.close()
 
     async def of_run(self, run: str) -> str:
         """The session of a run: of one that is alive here, or of one in the store."""
@@ -305,14 +336,22 @@ class Sessions:
         return Machine(state, policy, self._ports.trace)
 
     def _let_go(self, session: str, fenced: bool) -> None:
-        """An actor could not go on. If the session is still ours, it is read again at once."""
+        """An actor could not go on. If the session is still ours, it is read again at once. If
+        another node has it, what runs of it here has to go."""
+        gone = self.if_loaded(session)
         self._actors.pop(session, None)
+        if fenced and gone is not None and self._ports.membership is not None:
+            process = gone.machine.state.process
+            self.errand(lambda: self._end([process.name] if process is not None else []))
         if not fenced and not self.closing:
 
             async def revive() -> None:
                 await self.actor(session)
 
             self.errand(revive)
+
+    async def _end(self, processes: Sequence[str]) -> None:
+        await self._ports.end(processes)
 
 
 async def _persist(errand: Errand) -> None:
@@ -322,6 +361,8 @@ async def _persist(errand: Errand) -> None:
             return await errand()
         except (StoreDown, Fenced):
             pass
+        except Elsewhere:
+            return None
         except TurnkeeperError as refused:
             log.info("nothing to do there: %s", refused)
             return None

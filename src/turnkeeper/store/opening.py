@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnkeeper.core.errors import MISSING_PART, TurnkeeperError
+from turnkeeper.ports import EventStore
 
 if TYPE_CHECKING:
     from turnkeeper.store.postgres import PostgresStore
+    from turnkeeper.store.postgres_nodes import PostgresNodes
+    from turnkeeper.store.postgres_others import PostgresOthers
     from turnkeeper.store.sqlite import SqliteStore
 
 
@@ -24,22 +27,38 @@ def store_at(database: str | os.PathLike[str]) -> Path | str:
     return Path(database)
 
 
-async def open_store(at: Path | str) -> SqliteStore | PostgresStore:
-    """The store there, made if there is none; raises what the store says."""
+async def open_store(at: Path | str, node: str | None = None) -> SqliteStore | PostgresStore:
+    """The store there, made if there is none, for a node of that name if there can be several;
+    raises what the store says."""
     if isinstance(at, Path):
         from turnkeeper.store.sqlite import SqliteStore
 
         return await SqliteStore.open(at)
-    return await open_postgres(at)
+    return await open_postgres(at, node)
 
 
-async def open_postgres(url: str) -> PostgresStore:
+def nodes_of(store: EventStore) -> tuple[PostgresNodes, PostgresOthers] | None:
+    """The node's part among others on the same store, and the way to them, if there can be any."""
+    node = getattr(store, "node", None)
+    if node is None:
+        return None
+    from turnkeeper.store.postgres import PostgresStore
+    from turnkeeper.store.postgres_nodes import PostgresNodes
+    from turnkeeper.store.postgres_others import PostgresOthers
+
+    assert isinstance(store, PostgresStore)
+    others = PostgresOthers(store.address, node)
+    store.grown = others.grown
+    return PostgresNodes(store.address, node), others
+
+
+async def open_postgres(url: str, node: str | None = None) -> PostgresStore:
     try:
         from turnkeeper.store.postgres import PostgresStore
     except ModuleNotFoundError as missing:
         told = f"{missing.name} is not installed: pip install 'turnkeeper[postgres]'"
         raise TurnkeeperError(MISSING_PART, told) from None
-    return await PostgresStore.open(url)
+    return await PostgresStore.open(url, node)
 
 
 async def store_trouble(url: str) -> str | None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -44,24 +44,33 @@ SELECT first, crc, body FROM (
 ) AS found WHERE before < $4 ORDER BY last
 """
 
+_UNFINISHED = """
+SELECT id FROM logs WHERE unfinished AND (owner IS NULL OR owner = $1::text OR NOT EXISTS (
+    SELECT FROM nodes WHERE nodes.id = owner AND until > clock_timestamp()
+)) ORDER BY n
+"""
+
 
 class PostgresStore:
     """`EventStore` in a database. `await PostgresStore.open(url)`; then `close` it."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, node: str | None = None) -> None:
         """Use `open`."""
         self.address = address
+        self.node = node
         self.trouble: str | None = None
         """Why it cannot be written now."""
+        self.grown: Callable[[str, int], None] | None = None
+        """Is told of every log that grew, and to where."""
         self._reads = Lines(address, READERS)
-        self._lanes = Lanes([Writer(Line(address), address) for _ in range(WRITERS)])
+        self._lanes = Lanes([Writer(Line(address), address, node) for _ in range(WRITERS)])
         self._probing: asyncio.Task[None] | None = None
         self._closed = False
 
     @classmethod
-    async def open(cls, url: str) -> PostgresStore:
-        """The store at that address, made if there is none. Raises `StoreDown` if it cannot be
-        used, and what says so if it is a newer program's."""
+    async def open(cls, url: str, node: str | None = None) -> PostgresStore:
+        """The store at that address, made if there is none, for a node of that name. Raises
+        `StoreDown` if it cannot be used, and what says so if it is a newer program's."""
         address = Address.of(url)
         line = Line(address)
         try:
@@ -69,7 +78,7 @@ class PostgresStore:
                 await migrate(connection, address)
         finally:
             await line.close()
-        return cls(address)
+        return cls(address, node)
 
     async def close(self) -> None:
         """What was asked for is still done."""
@@ -88,6 +97,8 @@ class PostgresStore:
 
     async def append(self, batch: Batch) -> None:
         await self._write(batch)
+        if self.grown is not None and batch.events:
+            self.grown(batch.session, batch.events[-1].seq)
 
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))
@@ -136,7 +147,7 @@ class PostgresStore:
         return int(await self._value("SELECT head FROM logs WHERE id = $1", session) or 0)
 
     async def unfinished(self) -> list[str]:
-        rows = await self._reads.fetch("SELECT id FROM logs WHERE unfinished ORDER BY n")
+        rows = await self._reads.fetch(_UNFINISHED, self.node)
         return [told(row[0]) for row in rows]
 
     async def session_of(self, run: str) -> str | None:

@@ -36,6 +36,28 @@ CREATE TABLE logs (
 CREATE INDEX logs_unfinished ON logs (n) WHERE unfinished;
 CREATE INDEX logs_owner ON logs (owner) WHERE owner IS NOT NULL;
 
+-- Who is there. A node lives until `until`, by the clock of this database, unless it renews that.
+CREATE TABLE nodes (
+    id text COLLATE "C" PRIMARY KEY,
+    incarnation bigint NOT NULL,
+    url text NOT NULL,
+    agents text[] NOT NULL,
+    since timestamptz NOT NULL DEFAULT clock_timestamp(),
+    until timestamptz NOT NULL,
+    draining boolean NOT NULL DEFAULT false
+);
+
+-- What was asked at one node and is for a session of another.
+CREATE TABLE commands (
+    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session text COLLATE "C" NOT NULL,
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    command text NOT NULL,
+    taken_by text COLLATE "C",
+    reply text
+);
+CREATE INDEX commands_waiting ON commands (session) WHERE taken_by IS NULL;
+
 -- The events first … last of a log, one JSON object a line; crc is the body's CRC-32.
 CREATE TABLE chunks (
     log bigint NOT NULL,

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from turnkeeper.core import records as r
-from turnkeeper.core.errors import Fenced, TurnkeeperError
-from turnkeeper.ports import Batch, OutOfOrder, Snapshot
+from turnkeeper.core.errors import Fenced, StoreDown, TurnkeeperError
+from turnkeeper.ports import Batch, Elsewhere, OutOfOrder, Snapshot
 from turnkeeper.store.chunks import chunked
 from turnkeeper.store.postgres_faults import OWN, Address, fault_of
 from turnkeeper.store.postgres_line import Line
 from turnkeeper.store.postgres_records import KNOWN, WRITE, Changes
-from turnkeeper.store.postgres_text import kept
+from turnkeeper.store.postgres_text import kept, told
 
 _APPEND = """
 WITH moved AS (
@@ -40,11 +40,23 @@ WITH moved AS (
 _STORED = "SELECT id FROM moved"
 
 _CLAIM = """
-INSERT INTO logs (id, epoch)
-SELECT id, 1 + (SELECT value FROM meta WHERE name = 'epoch_floor')
-FROM unnest($1::text[]) AS g (id) ORDER BY id
-ON CONFLICT (id) DO UPDATE SET epoch = logs.epoch + 1
+INSERT INTO logs (id, epoch, owner)
+SELECT id, 1 + (SELECT value FROM meta WHERE name = 'epoch_floor'), $2::text
+FROM unnest($1::text[]) AS g (id)
+WHERE $2::text IS NULL OR EXISTS (
+    SELECT FROM nodes WHERE nodes.id = $2::text AND until > clock_timestamp()
+)
+ORDER BY id
+ON CONFLICT (id) DO UPDATE SET epoch = logs.epoch + 1, owner = excluded.owner
+WHERE logs.owner IS NULL OR logs.owner = excluded.owner OR NOT EXISTS (
+    SELECT FROM nodes WHERE nodes.id = logs.owner AND until > clock_timestamp()
+)
 RETURNING id, epoch
+"""
+
+_OWNERS = """
+SELECT l.id, l.owner FROM logs l JOIN nodes ON nodes.id = l.owner AND until > clock_timestamp()
+WHERE l.id = ANY($1) AND l.owner IS DISTINCT FROM $2::text
 """
 
 _SAVE = """
@@ -75,7 +87,8 @@ Work: TypeAlias = Batch | Claim | Save
 class Writer:
     """Writes groups on one line. Each group is of one kind, and has each session once."""
 
-    def __init__(self, line: Line, address: Address) -> None:
+    def __init__(self, line: Line, address: Address, node: str | None = None) -> None:
+        self._node = node
         self._line = line
         self._address = address
 
@@ -148,9 +161,16 @@ class Writer:
     # Owners ----------------------------------------------------------------------------------
 
     async def _claim(self, connection: Any, group: Sequence[Work]) -> list[Any]:
-        names = [kept(work.session) for work in group]
-        epochs = dict(await connection.fetch(_CLAIM, names))
-        return [epochs[name] for name in names]
+        names = _names(group)
+        epochs = dict(await connection.fetch(_CLAIM, names, self._node))
+        if len(epochs) == len(names):
+            return [epochs[name] for name in names]
+        owners = dict(await connection.fetch(_OWNERS, names, self._node))
+        over = StoreDown("this node has not been able to renew its time, and has nothing now")
+        return [
+            epochs.get(name) or (Elsewhere(told(name), owners[name]) if name in owners else over)
+            for name in names
+        ]
 
     async def _save(self, connection: Any, saves: Sequence[Save]) -> list[Any]:
         names = [kept(save.session) for save in saves]
@@ -163,6 +183,10 @@ class Writer:
             None if name in done else Fenced(save.session, save.epoch)
             for name, save in zip(names, saves, strict=True)
         ]
+
+
+def _names(group: Sequence[Work]) -> list[str]:
+    return [kept(work.session) for work in group]
 
 
 def _is_in_order(batch: Batch) -> bool:

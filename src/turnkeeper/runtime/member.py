@@ -1,0 +1,130 @@
+"""This node among others: it says that it lives, ends itself when it cannot, and takes up what
+nobody has.
+
+Decides when this node's time is over, by its own monotonic clock: before anybody else may think so.
+It must not know stores. Invariant: after its time nothing of it runs here, until it has joined anew
+and read its sessions again; what a node leaves behind is taken up by those that live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from turnkeeper.core.errors import StoreDown
+from turnkeeper.ports import Desk, Membership, NodeOver, Others
+
+log = logging.getLogger("turnkeeper.node")
+
+LEASE_S = 10.0
+"""So long a node lives after it last said so."""
+
+BEATS = 4
+"""So often in a lease it says so."""
+
+SPARE = 0.2
+"""This part of its time is left for the ending of its agents."""
+
+
+@dataclass(frozen=True)
+class Doings:
+    """What a member makes its server do."""
+
+    fence: Callable[[], Awaitable[None]]
+    """End everything that runs here, at once, and know nothing any more."""
+    take_up: Callable[[Sequence[str] | None], Awaitable[None]]
+    """Take up these sessions; without any, all that are this node's."""
+    desk: Desk
+    """Answers what other nodes were asked."""
+
+
+class Member:
+    """One node's part. `start` it when its sessions may be taken up; `close` it last."""
+
+    def __init__(
+        self, membership: Membership, others: Others, doings: Doings, agents: Sequence[str],
+        lease_s: float,
+    ) -> None:  # fmt: skip
+        self.url = ""
+        self.draining = False
+        self._membership = membership
+        self._others = others
+        self._doings = doings
+        self._agents = agents
+        self._lease_s = lease_s
+        self._until = 0.0
+        self._is_over = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def join(self) -> None:
+        """Once, before anything is taken up. Raises `StoreDown`."""
+        sent = asyncio.get_running_loop().time()
+        await self._membership.join(self.url, self._agents, self._lease_s)
+        self._until = sent + self._lease_s
+
+    def start(self) -> None:
+        served = self._others.serve(self._doings.desk)
+        doing = (self._beat(), self._watch_time(), self._adopt(), served)
+        self._tasks = [asyncio.ensure_future(one) for one in doing]
+
+    async def close(self) -> None:
+        """What runs in custody is this node's for the rest of its time."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        with contextlib.suppress(StoreDown):
+            await self._membership.leave()
+        await self._membership.close()
+
+    async def _beat(self) -> None:
+        """Say that it lives, or join anew once it is over."""
+        loop = asyncio.get_running_loop()
+        pause_s = self._lease_s / BEATS
+        while True:
+            await asyncio.sleep(pause_s)
+            sent = loop.time()
+            try:
+                if self._is_over:
+                    await self._membership.join(self.url, self._agents, self._lease_s)
+                    self._until, self._is_over = sent + self._lease_s, False
+                    log.warning("node %s is back", self._membership.node)
+                    await self._doings.take_up(None)
+                else:
+                    async with asyncio.timeout(self._lease_s):
+                        await self._membership.renew(self._lease_s, draining=self.draining)
+                    self._until = sent + self._lease_s
+            except (StoreDown, TimeoutError) as trouble:
+                log.warning("node %s cannot say that it lives: %s", self._membership.node, trouble)
+            except NodeOver:
+                await self._end("another has its name, or it was silent for too long")
+
+    async def _watch_time(self) -> None:
+        """End everything here before others may take it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left_s = self._until - SPARE * self._lease_s - loop.time()
+            if left_s <= 0 and not self._is_over:
+                await self._end(f"it could not say for {self._lease_s:g} s that it lives")
+            await asyncio.sleep(max(left_s, self._lease_s / (4 * BEATS)))
+
+    async def _end(self, why: str) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        log.error("node %s ends all that runs here: %s", self._membership.node, why)
+        await self._doings.fence()
+
+    async def _adopt(self) -> None:
+        """What has nobody is taken up by whoever sees it first."""
+        while True:
+            await asyncio.sleep(self._lease_s / BEATS)
+            if self._is_over or self.draining:
+                continue
+            with contextlib.suppress(StoreDown):
+                found = await self._membership.orphans()
+                if found:
+                    await self._doings.take_up(found)

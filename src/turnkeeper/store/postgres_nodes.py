@@ -1,0 +1,112 @@
+"""Nodes on PostgreSQL: who is there, and which sessions nobody has.
+
+Decides by the database's clock alone who lives. It must not know what a node does. Invariant: one
+that let its time pass learns of it before it renews; two of one name are never both in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from turnkeeper.ports import NodeOver, NodeRecord
+from turnkeeper.store.postgres_faults import Address, fault_of
+from turnkeeper.store.postgres_line import Line
+from turnkeeper.store.postgres_text import kept, kept_all, told, told_all
+
+_JOIN = """
+INSERT INTO nodes (id, incarnation, url, agents, until)
+VALUES ($1, 1, $2, $3, clock_timestamp() + make_interval(secs => $4))
+ON CONFLICT (id) DO UPDATE SET incarnation = nodes.incarnation + 1, url = excluded.url,
+    agents = excluded.agents, until = excluded.until, since = clock_timestamp(), draining = false
+RETURNING incarnation
+"""
+_RENEW = """
+UPDATE nodes SET until = clock_timestamp() + make_interval(secs => $3), draining = $4
+WHERE id = $1 AND incarnation = $2 AND until > clock_timestamp() RETURNING id
+"""
+_RELEASE = "UPDATE logs SET owner = NULL WHERE id = $1 AND owner = $2"
+_LEAVE = """
+UPDATE logs SET owner = NULL WHERE owner = $1 AND NOT unfinished
+AND EXISTS (SELECT FROM nodes WHERE id = $1 AND incarnation = $2)
+"""
+_ORPHANS = """
+SELECT id FROM logs WHERE unfinished AND owner IS DISTINCT FROM $1 AND (
+    owner IS NULL OR NOT EXISTS (
+        SELECT FROM nodes WHERE nodes.id = owner AND until > clock_timestamp()
+    )
+) ORDER BY n
+"""
+_NODES = """
+SELECT nodes.id, url, agents, extract(epoch FROM since)::float8,
+    extract(epoch FROM until - clock_timestamp())::float8, draining,
+    count(l.n), count(l.n) FILTER (WHERE l.unfinished)
+FROM nodes LEFT JOIN logs l ON l.owner = nodes.id GROUP BY nodes.id ORDER BY since, nodes.id
+"""
+
+
+class PostgresNodes:
+    """`Membership`. Renewals have a connection of their own: nothing else delays them."""
+
+    def __init__(self, address: Address, node: str) -> None:
+        self._beats, self._rest = _Calls(address), _Calls(address)
+        self._node = node
+        self._incarnation = 0
+
+    @property
+    def node(self) -> str:
+        return self._node
+
+    async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
+        rows = await self._beats.fetch(_JOIN, self._node, url, kept_all(agents), lease_s)
+        self._incarnation = rows[0][0]
+
+    async def renew(self, lease_s: float, *, draining: bool = False) -> None:
+        given = (self._node, self._incarnation, lease_s, draining)
+        if not await self._beats.fetch(_RENEW, *given):
+            raise NodeOver(self._node)
+
+    async def release(self, session: str) -> None:
+        await self._rest.fetch(_RELEASE, kept(session), self._node)
+
+    async def leave(self) -> None:
+        await self._rest.fetch(_LEAVE, self._node, self._incarnation)
+
+    async def orphans(self) -> list[str]:
+        return [told(row[0]) for row in await self._rest.fetch(_ORPHANS, self._node)]
+
+    async def nodes(self) -> list[NodeRecord]:
+        return [
+            NodeRecord(
+                id=row[0], url=row[1], agents=tuple(told_all(row[2])), since=row[3],
+                left_s=row[4], draining=row[5], sessions=row[6], unfinished=row[7],
+            )
+            for row in await self._rest.fetch(_NODES)
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        await self._beats.close()
+        await self._rest.close()
+
+
+class _Calls:
+    """A connection that is used for one thing after another."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._line = Line(address)
+        self._turn = asyncio.Lock()
+
+    async def close(self) -> None:
+        await self._line.close()
+
+    async def fetch(self, sql: str, *given: Any) -> list[Any]:
+        try:
+            async with self._turn, self._line.use() as connection:
+                rows: list[Any] = await connection.fetch(sql, *given)
+                return rows
+        except asyncpg.PostgresError as error:
+            raise fault_of(error, self._address) from error

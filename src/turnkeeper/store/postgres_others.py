@@ -1,0 +1,169 @@
+"""The way to other nodes, on PostgreSQL: a command is a row, and so is its answer.
+
+Decides who takes a command and when it is given up. It must not know what is asked. Invariant: a
+command is taken by one node, that which has its session, and before it is done: it is done once, or
+nobody knows, and then that is said unless it can be asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import asyncpg
+import msgspec
+
+from turnkeeper.core import carried
+from turnkeeper.core.commands import Command, Reply
+from turnkeeper.core.errors import StoreDown, TurnkeeperError
+from turnkeeper.ports import Desk, Elsewhere
+from turnkeeper.store.postgres_bell import Bell, Ring
+from turnkeeper.store.postgres_faults import Address
+from turnkeeper.store.postgres_line import Lines
+from turnkeeper.store.postgres_text import kept, told
+
+POLL_S, WAITING_POLL_S = 1.0, 0.2
+"""So often one looks without having heard anything; with somebody waiting, more often."""
+
+ASK_S = 60.0
+AT_ONCE = 64
+NOT_HERE = ""
+
+_ASK = "INSERT INTO commands (session, command) VALUES ($1, $2) RETURNING n"
+_TAKE = """
+UPDATE commands SET taken_by = $1 WHERE n IN (
+    SELECT c.n FROM commands c JOIN logs l ON l.id = c.session
+    WHERE l.owner = $1 AND c.taken_by IS NULL ORDER BY c.n LIMIT $2 FOR UPDATE OF c SKIP LOCKED
+) RETURNING n, session, command
+"""
+_REPLY = "UPDATE commands SET reply = $2 WHERE n = $1"
+_ANSWERED = "DELETE FROM commands WHERE n = ANY($1) AND reply IS NOT NULL RETURNING n, reply"
+_GIVEN_UP = """
+DELETE FROM commands c WHERE n = ANY($1) AND reply IS NULL AND NOT EXISTS (
+    SELECT FROM nodes WHERE until > clock_timestamp() AND nodes.id = coalesce(
+        c.taken_by, (SELECT owner FROM logs l WHERE l.id = c.session AND l.owner <> $2)
+    )
+) RETURNING n, taken_by IS NOT NULL
+"""
+_FORGET = "DELETE FROM commands WHERE asked_at < clock_timestamp() - interval '10 minutes'"
+_LIVING = "SELECT count(*) FROM nodes WHERE until > clock_timestamp()"
+_HEADS = "SELECT id, head FROM logs WHERE id = ANY($1)"
+
+
+class PostgresOthers:
+    """`Others`. `serve` has to run for anything to be answered."""
+
+    def __init__(self, address: Address, node: str) -> None:
+        self._node = node
+        self._lines = Lines(address, 2)
+        self._bell = Bell(address, node, self._heard)
+        self._waiting: dict[int, asyncio.Future[str | None]] = {}
+        self._look = asyncio.Event()
+        self._desk: Desk | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def grown(self, session: str, head: int) -> None:
+        """That log has grown here, to there."""
+        self._bell.grown(session, head)
+
+    async def ask(self, session: str, command: Command) -> Reply | None:
+        rows = await self._lines.fetch(_ASK, kept(session), kept(carried.pack(command)))
+        number: int = rows[0][0]
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._bell.ring(commands=True)
+        self._look.set()
+        try:
+            async with asyncio.timeout(ASK_S):
+                reply = await future
+        except TimeoutError:
+            told_ = f"the node that has session {session} has not answered for {ASK_S:g} s"
+            raise StoreDown(told_) from None
+        finally:
+            del self._waiting[number]
+        if reply == NOT_HERE:
+            return None
+        if reply is not None:
+            return carried.unpack_reply(told(reply))
+        if isinstance(command, carried.REPEATABLE):
+            return None
+        raise StoreDown(f"the node that had session {session} is gone before it answered")
+
+    async def serve(self, desk: Desk) -> None:
+        self._desk = desk
+        ringing = asyncio.ensure_future(self._bell.run())
+        try:
+            while True:
+                pause_s = WAITING_POLL_S if self._waiting else POLL_S
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._look.wait()
+                is_rung = self._look.is_set()
+                self._look.clear()
+                with contextlib.suppress(StoreDown, asyncpg.PostgresError):
+                    await self._look_around(desk, is_rung=is_rung)
+        finally:
+            tasks = [ringing, *self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._lines.close()
+
+    # Looking ---------------------------------------------------------------------------------
+
+    def _heard(self, ring: Ring) -> None:
+        if ring.commands or (ring.replies and self._waiting):
+            self._look.set()
+        if self._desk is not None:
+            for session, head in ring.heads.items():
+                self._desk.announce(session, head)
+
+    async def _look_around(self, desk: Desk, *, is_rung: bool) -> None:
+        for row in await self._lines.fetch(_TAKE, self._node, AT_ONCE):
+            task = asyncio.ensure_future(self._answer(desk, *row))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._waiting:
+            await self._collect()
+        if not is_rung:
+            await self._poll(desk)
+
+    async def _collect(self) -> None:
+        numbers = list(self._waiting)
+        for number, reply in await self._lines.fetch(_ANSWERED, numbers):
+            self._settle(number, reply)
+        for number, was_taken in await self._lines.fetch(_GIVEN_UP, numbers, self._node):
+            self._settle(number, None if was_taken else NOT_HERE)
+
+    async def _poll(self, desk: Desk) -> None:
+        """What nobody rang for."""
+        self._bell.is_alone = (await self._lines.fetch(_LIVING))[0][0] < 2
+        watched = [kept(session) for session in desk.watched()]
+        if watched:
+            for session, head in await self._lines.fetch(_HEADS, watched):
+                desk.announce(told(session), head)
+        await self._lines.fetch(_FORGET)
+
+    def _settle(self, number: int, reply: str | None) -> None:
+        future = self._waiting.get(number)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    # Answering -------------------------------------------------------------------------------
+
+    async def _answer(self, desk: Desk, number: int, session: str, command: str) -> None:
+        reply = kept(await self._reply(desk, told(session), told(command)))
+        with contextlib.suppress(StoreDown, asyncpg.PostgresError):
+            await self._lines.fetch(_REPLY, number, reply)
+            self._bell.ring(replies=True)
+
+    async def _reply(self, desk: Desk, session: str, command: str) -> str:
+        try:
+            return carried.pack(await desk.reply(session, carried.unpack_command(command)))
+        except Elsewhere:
+            return NOT_HERE
+        except TurnkeeperError as refused:
+            return carried.pack_refusal(refused)
+        except (msgspec.MsgspecError, KeyError) as wrong:
+            told_ = f"the nodes are of different versions: {wrong!r}"
+            return carried.pack_refusal(StoreDown(told_))

@@ -1,0 +1,177 @@
+"""Real servers on one PostgreSQL, one of which is killed, stopped or told to go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.house import House, house, started, wait_until
+from tests.helpers.postgres import shared_server
+from tests.helpers.terminal import TIMEOUT_S
+from tests.tidy.source import REPO
+
+LEASE_S = 2
+AGENTS = f"""
+[server]
+lease_s = {LEASE_S}
+[agents.demo]
+driver = "demo"
+[agents.slow]
+driver = "python"
+target = "{REPO / "tests" / "cli" / "agents.py"}:slow"
+"""
+
+
+class Cluster:
+    """Servers that share their logs and nothing else."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self._place = place
+        self._stack = stack
+        self._config = place / "turnkeeper.toml"
+        self._config.write_text(AGENTS)
+        self._url = shared_server().url_for(place)
+
+    def start(self, name: str) -> House:
+        return self._stack.enter_context(
+            house(
+                self._place / name,
+                "--config",
+                self._config,
+                "--store",
+                self._url,
+                TURNKEEPER__STORE__URL=self._url,
+            )
+        )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+def send(there: House, session: str, text: str, agent: str = "demo") -> str:
+    return str(there.tk_json("send", "--agent", agent, session, text)["run_id"])
+
+
+def endings(there: House, session: str) -> list[str]:
+    """The runs that ended there, in the log's order."""
+    told = there.tk("events", "--json", session)
+    assert told.returncode == 0, told.stderr
+    events: list[Any] = [json.loads(line) for line in told.stdout.splitlines()]
+    return [one["run"] for one in events if one["kind"] == "run.ended"]
+
+
+def test_the_sessions_of_a_node_that_was_killed_go_on_at_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    running = send(a, "s", "build 600")
+    a.wait_phase(running, "tool")
+    queued = send(a, "s", "hello")
+    a.process.kill()
+    a.process.wait()
+    lost = b.wait_ended(running)
+    assert (lost["kind"], lost["reason"]) == ("lost", "server_lost")
+    assert b.wait_ended(queued)["kind"] == "completed"
+    assert sorted(endings(b, "s")) == sorted({running, queued})
+
+
+def test_a_node_that_was_stopped_for_too_long_writes_nothing_more_and_leaves_nothing_running(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    go = tmp_path / "go"
+    run = send(a, "s", str(go), "slow")
+    wait_until("it waits", lambda: a.get(f"/v1/runs/{run}")["phase"] == "streaming")
+    custody = a.data / "custody"
+    a.process.send_signal(signal.SIGSTOP)
+    try:
+        lost = b.wait_ended(run)
+        assert lost["kind"] == "lost"
+        before = b.get("/v1/sessions/s")["head"]
+    finally:
+        a.process.send_signal(signal.SIGCONT)
+    wait_until("its agent is gone", lambda: not living(custody))
+    go.touch()
+    again = send(b, "s", str(go), "slow")
+    assert b.wait_ended(again)["kind"] == "completed"
+    assert endings(b, "s") == [run, again]
+    assert b.get("/v1/sessions/s")["head"] > before
+    wait_until("it serves again", lambda: a.get("/v1/sessions/s")["id"] == "s")
+
+
+def living(custody: Path) -> list[str]:
+    """The processes that a server's custody has."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            told = Path(f"/proc/{pid}/cmdline").read_bytes()
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if str(custody).encode() in told + environ and b"agents.py" in told:
+            found.append(pid)
+    return found
+
+
+def test_a_node_that_was_killed_and_comes_back_in_time_goes_on_with_what_it_had(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    go = tmp_path / "go"
+    run = send(a, "s", str(go), "slow")
+    wait_until("it waits", lambda: a.get(f"/v1/runs/{run}")["phase"] == "streaming")
+    a.process.kill()
+    a.process.wait()
+    back = cluster.start("a")
+    go.touch()
+    assert back.wait_ended(run)["kind"] == "completed"
+    assert endings(b, "s") == [run]
+
+
+def test_whatever_node_is_asked_the_session_answers(cluster: Cluster) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    first = send(a, "s", "build 600")
+    a.wait_phase(first, "tool")
+    second = send(b, "s", "hello")
+    assert b.get(f"/v1/runs/{first}")["phase"] == "tool"
+    assert b.get(f"/v1/runs/{second}")["position"] == a.get(f"/v1/runs/{second}")["position"]
+    assert b.tk("stop", first).returncode == 0
+    assert a.wait_ended(first)["kind"] == b.wait_ended(first)["kind"] == "cancelled"
+    assert b.wait_ended(second)["kind"] == "completed"
+    assert endings(a, "s") == endings(b, "s") == [first, second]
+
+
+def test_the_same_key_at_two_nodes_is_the_same_message(cluster: Cluster) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    told = [
+        one.tk_json("send", "--agent", "demo", "--key", "k", "s", "hello")["run_id"]
+        for one in (a, b, a, b)
+    ]
+    assert len(set(told)) == 1
+    a.wait_ended(told[0])
+    assert endings(b, "s") == [told[0]]
+
+
+def test_who_watches_or_waits_at_one_node_sees_what_another_does(cluster: Cluster) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    first = send(a, "s", "hello")
+    a.wait_ended(first)
+    with started("run", "--server", b.url, "--session", "s", "build 2", **token_of(b)) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err.decode()
+    assert b"build" in out.lower()
+    assert len(endings(b, "s")) == 2
+
+
+def token_of(there: House) -> dict[str, str]:
+    return {"TURNKEEPER_TOKEN": (there.data / "token").read_text().strip()}
