@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.house import House, house, started, wait_until
+from tests.cli.house import House, house, started, tk, tk_json, wait_until
 from tests.helpers.postgres import Server, new_server, shared_server
 from tests.helpers.terminal import TIMEOUT_S
 from tests.tidy.source import REPO
@@ -36,7 +36,7 @@ class Cluster:
         self._stack = stack
         self._config = place / "turnkeeper.toml"
         self._config.write_text(AGENTS)
-        self._url = server.url_for(place)
+        self.url = server.url_for(place)
 
     def start(self, name: str, lease_s: float = SHORT_S) -> House:
         return self._stack.enter_context(
@@ -45,8 +45,8 @@ class Cluster:
                 "--config",
                 self._config,
                 "--store",
-                self._url,
-                TURNKEEPER__STORE__URL=self._url,
+                self.url,
+                TURNKEEPER__STORE__URL=self.url,
                 TURNKEEPER__SERVER__LEASE_S=str(lease_s),
             )
         )
@@ -201,3 +201,31 @@ def wait_ended_after_all(there: House, run: str) -> Any:
             return None
 
     return wait_until(f"{run} ends", outcome)
+
+
+def test_the_nodes_are_listed_and_no_logs_are_moved_from_under_them(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = cluster.start("a"), cluster.start("b", LONG_S)
+    a.wait_ended(send(a, "s", "hello"))
+    told = tk_json("nodes", "--store", cluster.url)
+    assert {one["url"]: one["sessions"] for one in told} == {a.url: 1, b.url: 0}
+    assert all(one["left_s"] > 0 for one in told)
+    refused = tk("migrate", cluster.url, f"sqlite://{tmp_path / 'moved.db'}")
+    assert refused.returncode != 0
+    assert "in use" in refused.stderr
+    assert not (tmp_path / "moved.db").exists()
+
+
+def test_the_logs_of_servers_are_moved_into_a_file(cluster: Cluster, tmp_path: Path) -> None:
+    a = cluster.start("a", 1)
+    run = send(a, "s", "hello")
+    a.wait_ended(run)
+    said = a.tk("events", "--json", "s").stdout
+    assert a.end() == 0
+    wait_until("it is gone", lambda: tk_json("nodes", "--store", cluster.url)[0]["left_s"] < 0)
+    (tmp_path / "moved").mkdir()
+    told = tk_json("migrate", cluster.url, f"sqlite://{tmp_path / 'moved' / 'turnkeeper.db'}")
+    assert (told["sessions"], told["events"]) == (1, len(said.splitlines()))
+    moved = tk("events", "--json", "s", data=tmp_path / "moved")
+    assert moved.stdout == said

@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from turnkeeper import __version__
-from turnkeeper.cli import acp, acts, keeping, looks, mcp, turns
+from turnkeeper.cli import acp, acts, keeping, looks, mcp, nodes, turns
 from turnkeeper.cli.params import Commands
 
 
@@ -27,6 +27,7 @@ for command in (
     keeping.demo, keeping.serve, turns.run, turns.send,
     looks.agents, looks.sessions, looks.ps, looks.show, looks.events, looks.approvals,
     acts.stop, acts.approve, acts.deny, acp.acp, mcp.mcp,
-    keeping.doctor, keeping.config, keeping.export, keeping.gc, keeping.backup, keeping.completion,
+    keeping.doctor, keeping.config, keeping.export, keeping.gc, keeping.backup,
+    nodes.nodes, nodes.migrate, keeping.completion,
 ):  # fmt: skip
     cli.add_command(command)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnkeeper.core.errors import MISSING_PART, TurnkeeperError
-from turnkeeper.ports import EventStore
+from turnkeeper.ports import EventStore, NodeRecord
 
 if TYPE_CHECKING:
     from turnkeeper.store.postgres import PostgresStore
@@ -59,6 +59,21 @@ async def open_postgres(url: str, node: str | None = None) -> PostgresStore:
         told = f"{missing.name} is not installed: pip install 'turnkeeper[postgres]'"
         raise TurnkeeperError(MISSING_PART, told) from None
     return await PostgresStore.open(url, node)
+
+
+async def listed_nodes(url: str) -> list[NodeRecord]:
+    """Who uses that database."""
+    store = await open_postgres(url)
+    try:
+        from turnkeeper.store.postgres_nodes import PostgresNodes
+
+        nodes = PostgresNodes(store.address, "")
+        try:
+            return await nodes.nodes()
+        finally:
+            await nodes.close()
+    finally:
+        await store.close()
 
 
 async def store_trouble(url: str) -> str | None:
