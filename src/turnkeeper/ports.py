@@ -286,6 +286,13 @@ class Membership(Protocol):
     async def leave(self) -> None:
         """What needs nobody now may be had by others. The rest may when the time is over."""
 
+    async def place(self, agent: str) -> str | None:
+        """The node that a new session with that agent should go to: this one, unless it has much
+        more to do than another, or has no such agent. None if no node has it."""
+
+    async def assign(self, session: str, node: str) -> None:
+        """A session that nobody has yet is that node's."""
+
     async def close(self) -> None:
         """Nothing more is asked."""
 

@@ -67,11 +67,11 @@ class Server:
         """A schema that belongs to that directory."""
         return self.url("t" + hashlib.sha256(str(place).encode()).hexdigest()[:16])
 
-    def start(self) -> None:
-        """It takes connections when this returns."""
+    def start(self, **more: str) -> None:
+        """It takes connections when this returns. `more` are settings."""
         settings = {
             "listen_addresses": "", "unix_socket_directories": str(self.place), "fsync": "off",
-            "shared_buffers": "32MB", "max_connections": "100", "log_min_messages": "fatal",
+            "shared_buffers": "32MB", "max_connections": "100", "log_min_messages": "fatal", **more,
         }  # fmt: skip
         given = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with open(self.place / "log", "ab") as log:

@@ -34,16 +34,16 @@ class Cluster:
         self.server = server
         self._place = place
         self._stack = stack
-        self._config = place / "turnkeeper.toml"
-        self._config.write_text(AGENTS)
         self.url = server.url_for(place)
 
-    def start(self, name: str, lease_s: float = SHORT_S) -> House:
+    def start(self, name: str, lease_s: float = SHORT_S, agents: str = AGENTS) -> House:
+        config = self._place / f"{name}.toml"
+        config.write_text(agents)
         return self._stack.enter_context(
             house(
                 self._place / name,
                 "--config",
-                self._config,
+                config,
                 "--store",
                 self.url,
                 TURNKEEPER__STORE__URL=self.url,
@@ -229,3 +229,23 @@ def test_the_logs_of_servers_are_moved_into_a_file(cluster: Cluster, tmp_path: P
     assert (told["sessions"], told["events"]) == (1, len(said.splitlines()))
     moved = tk("events", "--json", "s", data=tmp_path / "moved")
     assert moved.stdout == said
+
+
+def test_a_new_session_goes_to_a_node_that_has_its_agent(cluster: Cluster, tmp_path: Path) -> None:
+    only_demo = "[agents.demo]\ndriver = 'demo'\n"
+    a, b = cluster.start("a", LONG_S, only_demo), cluster.start("b", LONG_S)
+    go = tmp_path / "go"
+    go.touch()
+    run = send(a, "s", str(go), "slow")
+    assert a.wait_ended(run)["kind"] == "completed"
+    told = {one["url"]: one["sessions"] for one in tk_json("nodes", "--store", cluster.url)}
+    assert told == {a.url: 0, b.url: 1}
+
+
+def test_new_sessions_go_to_the_node_with_less_to_do(cluster: Cluster) -> None:
+    a, b = cluster.start("a", LONG_S), cluster.start("b", LONG_S)
+    for n in range(16):
+        a.wait_phase(send(a, f"s_{n}", "build 600"), "tool")
+    told = {one["url"]: one["unfinished"] for one in tk_json("nodes", "--store", cluster.url)}
+    assert sum(told.values()) == 16
+    assert told[a.url] - told[b.url] <= 6

@@ -270,6 +270,8 @@ class _Serving:
         served.notifier.stopping("stopping")
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
+        if served.system.member is not None:
+            served.system.member.draining = True
         if bound_s:  # whoever looks for it still finds it: what runs can be watched and stopped
             left = await dispatcher.drain(bound_s)
             if left:

@@ -33,6 +33,7 @@ from turnkeeper.core.state import run_name, run_of_approval
 from turnkeeper.core.view import view_of_record
 from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
+from turnkeeper.runtime.placing import is_placed_elsewhere
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
 
@@ -67,7 +68,8 @@ class Dispatcher:
 
     async def reply(self, session: str, command: c.Command) -> c.Reply:
         """For another node that was asked this, of a session of ours; else `Elsewhere`."""
-        return await self._sessions.ask(session, command, here=True)
+        create = command.agent if isinstance(command, c.Create) else None
+        return await self._sessions.ask(session, command, create, here=True)
 
     def watched(self) -> Sequence[str]:
         return self.fanout.watched()
@@ -105,8 +107,9 @@ class Dispatcher:
 
     async def create(self, command: c.Create, session: str | None = None) -> str:
         """A new session; its id."""
-        self._sessions.agent(command.agent)
         name = session or self._ports.ids.new("s")
+        if not await is_placed_elsewhere(self._ports, name, command.agent):
+            self._sessions.agent(command.agent)
         try:
             await self._sessions.ask(name, command, create=command.agent)
         finally:

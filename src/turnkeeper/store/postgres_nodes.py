@@ -17,6 +17,9 @@ from turnkeeper.store.postgres_faults import Address, fault_of
 from turnkeeper.store.postgres_line import Line
 from turnkeeper.store.postgres_text import kept, kept_all, told, told_all
 
+COUNT_S, SLACK = 1.0, 4
+"""So often it is counted what nodes have to do; who has so much more than another gives away."""
+
 _JOIN = """
 INSERT INTO nodes (id, incarnation, url, agents, until)
 VALUES ($1, 1, $2, $3, clock_timestamp() + make_interval(secs => $4))
@@ -32,6 +35,10 @@ _RELEASE = "UPDATE logs SET owner = NULL WHERE id = $1 AND owner = $2"
 _LEAVE = """
 UPDATE logs SET owner = NULL WHERE owner = $1 AND NOT unfinished
 AND EXISTS (SELECT FROM nodes WHERE id = $1 AND incarnation = $2)
+"""
+_ASSIGN = """
+INSERT INTO logs (id, epoch, owner)
+SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor' ON CONFLICT DO NOTHING
 """
 _ORPHANS = """
 SELECT id FROM logs WHERE unfinished AND owner IS DISTINCT FROM $1 AND (
@@ -55,6 +62,8 @@ class PostgresNodes:
         self._beats, self._rest = _Calls(address), _Calls(address)
         self._node = node
         self._incarnation = 0
+        self._counted_at = -COUNT_S
+        self._load: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     @property
     def node(self) -> str:
@@ -74,6 +83,28 @@ class PostgresNodes:
 
     async def leave(self) -> None:
         await self._rest.fetch(_LEAVE, self._node, self._incarnation)
+
+    async def place(self, agent: str) -> str | None:
+        now = asyncio.get_running_loop().time()
+        if now - self._counted_at > COUNT_S:
+            self._counted_at = now
+            self._load = {
+                one.id: (one.unfinished, one.agents)
+                for one in await self.nodes()
+                if one.left_s > 0 and not one.draining
+            }
+        able = {node: load for node, (load, agents) in self._load.items() if agent in agents}
+        if not able:
+            return None
+        node = min(able, key=lambda name: able[name])
+        if self._node in able and able[self._node] <= able[node] + SLACK:
+            node = self._node
+        load, agents = self._load[node]
+        self._load[node] = (load + 1, agents)  # until they are counted again
+        return node
+
+    async def assign(self, session: str, node: str) -> None:
+        await self._rest.fetch(_ASSIGN, kept(session), node)
 
     async def orphans(self) -> list[str]:
         return [told(row[0]) for row in await self._rest.fetch(_ORPHANS, self._node)]
