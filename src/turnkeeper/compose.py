@@ -33,7 +33,7 @@ from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.bound import Bound
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.member import LEASE_S, Doings, Member
-from turnkeeper.runtime.policies import of_driver, policy_of
+from turnkeeper.runtime.policies import leased, of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
@@ -344,7 +344,10 @@ async def durable(
         ports = replace(ports, take=take)
     nodes = nodes_of(store)
     if nodes is not None:
-        ports = replace(ports, membership=nodes[0], others=nodes[1], end=custody.end)
+        policies = {name: leased(policy, how.lease_s) for name, policy in policies.items()}
+        ports = replace(
+            ports, policies=policies, membership=nodes[0], others=nodes[1], end=custody.end
+        )
     dispatcher = way.lead_to(Dispatcher(ports))
     system = System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
     if nodes is not None:

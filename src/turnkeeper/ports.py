@@ -275,7 +275,8 @@ class Membership(Protocol):
 
     async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
         """This node lives for so long, and for as long again whenever it renews that. Another one
-        of the same name is over."""
+        of the same name is over; but whoever joins anew and finds that another has its name is told
+        `NodeOver`."""
 
     async def renew(self, lease_s: float, *, draining: bool = False) -> None:
         """`NodeOver` if this node's time was over before: others may have what it had."""

@@ -132,7 +132,11 @@ def test_of_two_nodes_of_one_name_the_first_learns_that_it_is_over(tmp_path: Pat
             async with node(tmp_path, "n_a") as second:
                 with pytest.raises(NodeOver):
                     await first.members.renew(LONG_S)
-                await second.members.renew(LONG_S)
+                with pytest.raises(NodeOver):
+                    await first.members.join("", [], LONG_S)
+                await second.members.renew(SHORT_S)
+                await wait_over(second.members, "n_a")
+                await first.members.join("", [], LONG_S)
 
     asyncio.run(main())
 

@@ -19,6 +19,8 @@ from tests.tidy.source import REPO
 
 SHORT_S, LONG_S = 2.0, 600.0
 AGENTS = f"""
+[limits]
+term_s = 0.5
 [agents.demo]
 driver = "demo"
 [agents.slow]
@@ -249,3 +251,18 @@ def test_new_sessions_go_to_the_node_with_less_to_do(cluster: Cluster) -> None:
     told = {one["url"]: one["unfinished"] for one in tk_json("nodes", "--store", cluster.url)}
     assert sum(told.values()) == 16
     assert told[a.url] - told[b.url] <= 6
+
+
+def test_what_a_killed_node_left_in_custody_is_dead_before_another_goes_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    go = tmp_path / "go"
+    run = send(a, "s", str(go), "slow")
+    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    agent = Path(f"/proc/{Path(f'{go}.pid').read_text()}")
+    assert agent.exists()
+    a.process.kill()
+    a.process.wait()
+    assert b.wait_ended(run)["kind"] == "lost"
+    assert not agent.exists()

@@ -19,7 +19,7 @@ from turnkeeper.ports import Desk, Membership, NodeOver, Others
 
 log = logging.getLogger("turnkeeper.node")
 
-LEASE_S = 10.0
+LEASE_S = 20.0
 """So long a node lives after it last said so."""
 
 BEATS = 4

@@ -95,10 +95,10 @@ class Lines:
         for line in reversed(self._all):
             self._free.put_nowait(line)
 
-    async def fetch(self, sql: str, *given: Any) -> list[Any]:
+    async def fetch(self, sql: str, *given: Any, once: bool = False) -> list[Any]:
         """The rows. What cannot be read is `StoreDown`; a connection that was lost while nobody
-        used it is not a reason."""
-        for is_last in (False, True):
+        used it is not a reason, unless it may be done `once` only."""
+        for is_last in (True,) if once else (False, True):
             if self._closed:
                 raise StoreDown("the store is closed")
             line = await self._free.get()

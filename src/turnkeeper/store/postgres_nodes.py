@@ -25,6 +25,7 @@ INSERT INTO nodes (id, incarnation, url, agents, until)
 VALUES ($1, 1, $2, $3, clock_timestamp() + make_interval(secs => $4))
 ON CONFLICT (id) DO UPDATE SET incarnation = nodes.incarnation + 1, url = excluded.url,
     agents = excluded.agents, until = excluded.until, since = clock_timestamp(), draining = false
+WHERE $5::bigint IN (0, nodes.incarnation) OR nodes.until < clock_timestamp()
 RETURNING incarnation
 """
 _RENEW = """
@@ -70,7 +71,10 @@ class PostgresNodes:
         return self._node
 
     async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
-        rows = await self._beats.fetch(_JOIN, self._node, url, kept_all(agents), lease_s)
+        given = (self._node, url, kept_all(agents), lease_s, self._incarnation)
+        rows = await self._beats.fetch(_JOIN, *given)
+        if not rows:
+            raise NodeOver(self._node)
         self._incarnation = rows[0][0]
 
     async def renew(self, lease_s: float, *, draining: bool = False) -> None:

@@ -36,6 +36,7 @@ UPDATE commands SET taken_by = $1 WHERE n IN (
     WHERE l.owner = $1 AND c.taken_by IS NULL ORDER BY c.n LIMIT $2 FOR UPDATE OF c SKIP LOCKED
 ) RETURNING n, session, command
 """
+_WITHDRAW = "DELETE FROM commands WHERE n = $1 AND taken_by IS NULL"
 _REPLY = "UPDATE commands SET reply = $2 WHERE n = $1"
 _ANSWERED = "DELETE FROM commands WHERE n = ANY($1) AND reply IS NOT NULL RETURNING n, reply"
 _GIVEN_UP = """
@@ -67,7 +68,8 @@ class PostgresOthers:
         self._bell.grown(session, head)
 
     async def ask(self, session: str, command: Command) -> Reply | None:
-        rows = await self._lines.fetch(_ASK, kept(session), kept(carried.pack(command)))
+        given = (kept(session), kept(carried.pack(command)))
+        rows = await self._lines.fetch(_ASK, *given, once=True)
         number: int = rows[0][0]
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
@@ -77,6 +79,7 @@ class PostgresOthers:
             async with asyncio.timeout(ASK_S):
                 reply = await future
         except TimeoutError:
+            await self._lines.fetch(_WITHDRAW, number)
             told_ = f"the node that has session {session} has not answered for {ASK_S:g} s"
             raise StoreDown(told_) from None
         finally:
