@@ -2,7 +2,8 @@
 
 Decides how often it rings. It must not know what is looked at. Invariant: nothing depends on it but
 time, for everybody looks every now and then anyway; it is never rung in a transaction that writes
-(that would put all commits in a row), and at most every `PAUSE_S`, however much happens.
+(that would put all commits in a row); for logs that grew it rings at most every `PAUSE_S`, however
+much happens, and for commands and their answers one ring waits for the one before.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Bell:
     """One connection, on which it listens and rings."""
 
     def __init__(self, address: Address, node: str, heard: Callable[[Ring], None]) -> None:
-        self._line = Line(address)
+        self._line = Line(address, loose=True)
         self._channel = f"turnkeeper_{address.schema}"
         self._node = node
         self._heard = heard
         self._heads: dict[str, int] = {}
         self._commands = self._replies = False
-        self._wanted = asyncio.Event()
+        self._wanted, self._urgent = asyncio.Event(), asyncio.Event()
         self.is_alone = True
         """Nobody would hear of logs that grew."""
 
@@ -56,6 +57,7 @@ class Bell:
         self._commands |= commands
         self._replies |= replies
         self._wanted.set()
+        self._urgent.set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -77,13 +79,16 @@ class Bell:
                     await self._wanted.wait()
             if self._wanted.is_set():
                 await connection.execute("SELECT pg_notify($1, $2)", self._channel, self._said())
-                await asyncio.sleep(PAUSE_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PAUSE_S):
+                        await self._urgent.wait()
 
     def _said(self) -> str:
         names = list(self._heads)[:HEADS_MAX]
         heads = {name: self._heads.pop(name) for name in names if len(name) <= 48}
         ring = Ring(self._node, heads, self._commands, self._replies)
         self._commands = self._replies = False
+        self._urgent.clear()
         if not self._heads:
             self._wanted.clear()
         return msgspec.json.encode(ring).decode()

@@ -21,8 +21,9 @@ from turnkeeper.store.postgres_faults import Address, fault_of, is_lost
 CONNECT_S, ANSWER_S, CLOSE_S = 5.0, 15.0, 2.0
 
 
-async def connect(address: Address) -> Any:
-    """A connection with the settings that all of them have. Raises `StoreDown`."""
+async def connect(address: Address, *, loose: bool = False) -> Any:
+    """A connection with the settings that all of them have. What is written on a `loose` one may be
+    lost with the server: nobody waits for its disk. Raises `StoreDown`."""
     settings = {
         "search_path": address.schema,
         "application_name": "turnkeeper",
@@ -33,6 +34,8 @@ async def connect(address: Address) -> Any:
         "tcp_keepalives_count": "3",
         "idle_in_transaction_session_timeout": "30s",
     }
+    if loose:
+        settings["synchronous_commit"] = "off"
     try:
         return await asyncpg.connect(
             address.dsn,
@@ -51,8 +54,9 @@ _NOT_THERE = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalCli
 class Line:
     """One connection, at any time to the primary that is there."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, loose: bool = False) -> None:
         self._address = address
+        self._loose = loose
         self._connection: Any = None
 
     @asynccontextmanager
@@ -60,7 +64,7 @@ class Line:
         """The connection, for one user at a time. A fault of it becomes `StoreDown`; one that is
         its user's own is raised as it is."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._address)
+            self._connection = await connect(self._address, loose=self._loose)
         try:
             yield self._connection
         except (asyncpg.PostgresError, *_NOT_THERE) as error:
@@ -85,12 +89,12 @@ class Line:
 
 
 class Lines:
-    """A few of them, for those who only read. More askers than lines wait for each other."""
+    """A few of them, for those who read. More askers than lines wait for each other."""
 
-    def __init__(self, address: Address, count: int) -> None:
+    def __init__(self, address: Address, count: int, *, loose: bool = False) -> None:
         self._address = address
         self._free: asyncio.LifoQueue[Line] = asyncio.LifoQueue()
-        self._all = [Line(address) for _ in range(count)]
+        self._all = [Line(address, loose=loose) for _ in range(count)]
         self._closed = False
         for line in reversed(self._all):
             self._free.put_nowait(line)

@@ -56,7 +56,9 @@ class PostgresOthers:
 
     def __init__(self, address: Address, node: str) -> None:
         self._node = node
-        self._lines = Lines(address, 2)
+        self._lines = Lines(address, 2, loose=True)
+        self._firm = Lines(address, 1)
+        """For what has to be known for ever: a command that was taken is not taken again."""
         self._bell = Bell(address, node, self._heard)
         self._waiting: dict[int, asyncio.Future[str | None]] = {}
         self._look = asyncio.Event()
@@ -111,6 +113,7 @@ class PostgresOthers:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._lines.close()
+            await self._firm.close()
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class PostgresOthers:
                 self._desk.announce(session, head)
 
     async def _look_around(self, desk: Desk, *, is_rung: bool) -> None:
-        for row in await self._lines.fetch(_TAKE, self._node, AT_ONCE):
+        for row in await self._firm.fetch(_TAKE, self._node, AT_ONCE):
             task = asyncio.ensure_future(self._answer(desk, *row))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
