@@ -224,6 +224,9 @@ class Sessions:
         except asyncio.CancelledError:
             if task.cancelled():
                 self._check_open()
+                asker = asyncio.current_task()
+                if asker is not None and not asker.cancelling():  # it was `fence`, not the asker
+                    raise StoreDown("this node's time is over; ask again") from None
             raise
 
     def if_loaded(self, session: str) -> SessionActor | None:
