@@ -105,6 +105,17 @@ def test_what_is_urgent_does_not_wait_and_takes_the_others_along() -> None:
     assert sorted(work for group in groups for work in group) == list(range(1, 10))
 
 
+def test_what_is_urgent_goes_first_and_is_answered_before_the_others() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        echo.may.set()
+        others = [lane.put(1), lane.put(2)]
+        assert await lane.put(3, urgent=True) == 3
+        assert not any(other.done() for other in others)
+        assert await asyncio.gather(*others) == [1, 2]
+
+    assert play(test).groups == [[3, 1, 2]]
+
+
 def test_an_answer_that_is_an_exception_is_raised_to_whoever_asked_and_to_nobody_else() -> None:
     async def test(lane: Lane[Any], echo: Echo) -> None:
         echo.may.set()
