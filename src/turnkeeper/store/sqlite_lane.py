@@ -74,11 +74,13 @@ class Lane(Generic[_Work]):
         (self._urgent if urgent else self._waiting).append((work, future))
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._hand_over)
-        elif self._gathering is not None and urgent:
+            if urgent:
+                self._hand_over()
+            else:
+                self._loop.call_soon(self._hand_over)
+        elif urgent and self._gathering is not None:
             self._gathering.cancel()
-            self._gathering = None
-            self._loop.call_soon(self._hand_over)
+            self._hand_over()
         return future
 
     async def close(self) -> None:
