@@ -183,6 +183,9 @@ class EventStore(Protocol):
         """All of it or nothing, durably. `Fenced` if the epoch is over; `OutOfOrder` if the first
         event does not follow the log's last, or a run would end twice."""
 
+    def hurry(self) -> None:
+        """Somebody waits for an append that was asked for: it is not kept for others to join it."""
+
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         """The events after `after`, at most `limit` of them: fewer where they are large, but one at
         least if there is one."""

@@ -106,6 +106,9 @@ class SqliteStore:
     async def append(self, batch: Batch) -> None:
         await self._write(batch, urgent=not _WORDS.issuperset(map(_fact, batch.events)))
 
+    def hurry(self) -> None:
+        self._writes.hurry()
+
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))
 

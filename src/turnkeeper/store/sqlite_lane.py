@@ -49,6 +49,7 @@ class Lane(Generic[_Work]):
         self._waiting: _Group[_Work] = []
         self._busy = True
         self._closed = False
+        self._hurried = False
         self._handed_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[Any] = self._loop.create_future()
@@ -78,10 +79,16 @@ class Lane(Generic[_Work]):
                 self._hand_over()
             else:
                 self._loop.call_soon(self._hand_over)
-        elif urgent and self._gathering is not None:
+        elif urgent:
+            self.hurry()
+        return future
+
+    def hurry(self) -> None:
+        """What waits is not kept for more to come."""
+        self._hurried = True
+        if self._gathering is not None:
             self._gathering.cancel()
             self._hand_over()
-        return future
 
     async def close(self) -> None:
         """What was put is still done. A second time changes nothing."""
@@ -97,7 +104,7 @@ class Lane(Generic[_Work]):
 
     def _hand_over(self) -> None:
         """All that waits, at once. `_busy` from the first that waits until none does."""
-        self._gathering = None
+        self._gathering, self._hurried = None, False
         if self._urgent or self._waiting:
             group, first = self._urgent + self._waiting, len(self._urgent)
             self._urgent, self._waiting = [], []
@@ -122,7 +129,7 @@ class Lane(Generic[_Work]):
             self._loop.call_soon(_tell, group[first:], answers[first:])
         else:
             _tell(group[first:], answers[first:])
-        if len(group) > 1 and self._gather_s and not (self._closed or self._urgent):
+        if len(group) > 1 and self._gather_s and not (self._closed or self._hurried):
             left_s = self._handed_at + self._gather_s - self._loop.time()
             if left_s > 0:
                 self._gathering = self._loop.call_later(left_s, self._hand_over)
