@@ -181,11 +181,16 @@ class Children:
     async def _new_session(
         self, above: r.RunRecord, agent: str, wanted: Wanted
     ) -> tuple[str, c.Create]:
-        """It works where its parent works, if nothing else is said."""
+        """It works where its parent works, if nothing else is said, and under the rules of its
+        session: what may not be done there is not done by starting somebody who may. What is
+        allowed there, another agent has still to ask for."""
         self._dispatcher.check_agent(agent)
         labels = {OWNER: above.session}
         cwd = wanted.cwd or (await self._dispatcher.session(above.session)).cwd
-        make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels)
+        rules = (await self._dispatcher.actor(above.session)).machine.state.rules
+        if agent != above.agent:
+            rules = msgspec.structs.replace(rules, allow=())
+        make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels, rules=rules)
         key = wanted.options.get("key")
         if key is None:
             return self._dispatcher.new_id("s"), make
