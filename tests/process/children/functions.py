@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def spawn_something(where: str, *, root: bool) -> None:
 
 
 def hear_nothing() -> None:
-    time.sleep(600)
+    threading.Event().wait(600)
 
 
 async def until_there(path: Path) -> None:
