@@ -71,7 +71,7 @@ def test_every_surface_that_can_be_asked_later_says_it_in_its_word(tmp_path: Pat
         keep(surface, told[surface.name])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("surface", LIVE)
 def test_whoever_sent_the_message_is_told_in_the_word_of_their_surface(
     surface: Surface, tmp_path: Path
