@@ -66,8 +66,10 @@ schedules: $(READY) ## Play 500 schedules of approvals and 1,000 races of two en
 	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s -m surfaces tests/schedules $(ARGS)
 
 outcomes: $(READY) ## Read every ending on every surface, and make the page of it anew
+	@$(BIN)/python -m tests.agents.install
 	@rm -f .outcomes
-	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes $(BIN)/python -m pytest -q -n 2 -m surfaces tests/surfaces/matrix
+	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes \
+		$(BIN)/python -m pytest -q -n 2 -m "surfaces or agents" tests/surfaces/matrix
 	$(BIN)/python -m scripts.outcomes_page .outcomes
 
 diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew
