@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.house import House, play
 from turnkeeper.core import events as e
-from turnkeeper.gateway import finding
+from turnkeeper.runtime import finding
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_a_run_is_read_from_its_own_beginning() -> None:
     async def scene(home: House) -> None:
         for run in await told(home, 12):
             record = await home.system.dispatcher.run(run)
-            after = await finding.before_run(home.gate, record)
+            after = await finding.before_run(home.system.dispatcher, record)
             (first,) = await home.system.dispatcher.read("a", after, 1)
             assert isinstance(first.data, e.MessageAccepted)
             assert first.data.run == run
@@ -42,7 +42,7 @@ def test_a_clock_that_was_set_back_hides_no_run() -> None:
             record = await home.system.dispatcher.run(run)
             for skew_s in (-1e6, 1e6):  # as if the others had been told by another clock
                 record.accepted_at += skew_s
-                after = await finding.before_run(home.gate, record)
+                after = await finding.before_run(home.system.dispatcher, record)
                 log = await home.system.dispatcher.read("a", after, 10_000)
                 begun = [one.data.run for one in log if isinstance(one.data, e.MessageAccepted)]
                 assert run in begun
@@ -58,7 +58,9 @@ def test_a_run_that_was_put_back_begins_where_it_was_put_back() -> None:
         await home.until_phase(first, "working")
         await home.ended(await home.send("a", "hello"))
         again = (await home.get(f"/v1/runs/{first}"))["successor"]
-        after = await finding.before_run(home.gate, await home.system.dispatcher.run(again))
+        after = await finding.before_run(
+            home.system.dispatcher, await home.system.dispatcher.run(again)
+        )
         (event,) = await home.system.dispatcher.read("a", after, 1)
         assert isinstance(event.data, e.RunRequeued)
         assert event.run == again

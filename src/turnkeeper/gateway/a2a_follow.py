@@ -78,6 +78,8 @@ class Following:
 
 async def wait_for(call: Call, following: Following, done: Callable[[Task], bool]) -> None:
     """Until that is so, or the server goes. Whoever asked and left does not wait any longer."""
+    if call.gate.closed:
+        return
 
     async def read() -> None:
         while not done(following.task) and await following.next():

@@ -26,12 +26,12 @@ from turnkeeper.core.errors import (
 )
 from turnkeeper.core.records import ApprovalQuery, ApprovalRecord, RunRecord
 from turnkeeper.gateway.a2a_follow import Following
-from turnkeeper.gateway.finding import before_run
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.ports import Agent
 from turnkeeper.projections import a2a_errors as x
 from turnkeeper.projections.a2a_asked import Decision, Sent, read_decision
 from turnkeeper.projections.a2a_task import ASKING, BY, WORKING, Task
+from turnkeeper.runtime.finding import before_run
 
 SENDER = "a2a"
 CANCEL_S = 15.0
@@ -68,7 +68,7 @@ async def find(gate: Gate, task: str, agent: str = "") -> RunRecord:
 
 async def follow(gate: Gate, record: RunRecord) -> Following:
     """That task as it is now, and what becomes of it. Close it when done."""
-    after = await before_run(gate, record)
+    after = await before_run(gate.dispatcher, record)
     following = await Following.open(gate, record.id, record.session, after)
     following.task.agent, following.task.successor = record.agent, record.successor
     with ExitStack() as stack:

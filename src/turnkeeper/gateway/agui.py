@@ -27,7 +27,6 @@ from turnkeeper.core.errors import (
     TurnkeeperError,
 )  # fmt: skip
 from turnkeeper.gateway import actions
-from turnkeeper.gateway.finding import before_run
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.handlers import LAST, cursor_of
 from turnkeeper.gateway.queries import EventsQuery
@@ -38,6 +37,7 @@ from turnkeeper.projections import agui_asked as asked
 from turnkeeper.projections.agui import Json, Story, Telling, refusal_of
 from turnkeeper.projections.agui_asked import RunAgentInput
 from turnkeeper.projections.agui_thread import Thread
+from turnkeeper.runtime.finding import before_run
 
 _encode = msgspec.json.Encoder().encode
 
@@ -222,7 +222,7 @@ def _sole(gate: Gate) -> str:
 async def _attach(gate: Gate, session: str, key: str, asked_for: r.ApprovalRecord) -> Begun:
     """While a question is open nothing new can be asked: only what was asked before, as a rule in
     the run that asks."""
-    likely = await before_run(gate, await gate.dispatcher.run(asked_for.run))
+    likely = await before_run(gate.dispatcher, await gate.dispatcher.run(asked_for.run))
     for after in dict.fromkeys((likely, 0)):
         found = await _find(gate, session, key, after)
         if found is not None:
@@ -265,7 +265,7 @@ async def _resume(gate: Gate, wanted: RunAgentInput, session: str) -> Begun:
             if settled.state != ("allowed" if allow else "denied"):
                 raise
     run = await gate.dispatcher.run(records[0].run)
-    after = await before_run(gate, run)
+    after = await before_run(gate.dispatcher, run)
     return Begun(session, run.id, run.message, after, [name for name, _, _ in decisions])
 
 

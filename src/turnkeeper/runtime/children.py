@@ -28,6 +28,7 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.limits import RUNNING
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.finding import before_run
 
 OWNER = "turnkeeper.parent"
 """The label of a session that a run made for its child: the session of that run."""
@@ -203,7 +204,7 @@ class Children:
         """What that run said: the agent's final word, or else all its words."""
         record = await self._dispatcher.run(run)
         words: list[str] = []
-        cursor = await self._before(record)
+        cursor = await before_run(self._dispatcher, record)
         while events := await self._dispatcher.read(record.session, cursor, PAGE_EVENTS):
             cursor = events[-1].seq
             for event in events:
@@ -215,16 +216,3 @@ class Children:
                     text = event.data.text
                     return ("".join(words) if text is None else text)[-ANSWER_CHARS:]
         return "".join(words)[-ANSWER_CHARS:]
-
-    async def _before(self, record: r.RunRecord) -> int:
-        """An event of its session from before the run began, found by its time: the log of a long
-        conversation is not read from its beginning."""
-        low, high = 0, (await self._dispatcher.session(record.session)).head
-        while high - low > PAGE_EVENTS:
-            middle = (low + high) // 2
-            events = await self._dispatcher.read(record.session, middle, 1)
-            if events and events[0].at < record.accepted_at:
-                low = middle
-            else:
-                high = middle
-        return low

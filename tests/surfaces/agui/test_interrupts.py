@@ -7,9 +7,9 @@ import pytest
 from tests.gateway.house import House, until
 from tests.surfaces.agui.page import Page, kinds, last_words, play, text
 from turnkeeper.core import signals as s
-from turnkeeper.gateway import finding
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.reader import Reader
+from turnkeeper.runtime import finding
 from turnkeeper.testing.script import Ask, Emit, Script
 from turnkeeper.testing.scripted import ScriptedAgent
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from turnkeeper.core import events as e
 from turnkeeper.core.records import RunRecord
-from turnkeeper.gateway.gate import Gate
+from turnkeeper.runtime.dispatcher import Dispatcher
 
 PAGE_EVENTS = 512
 
 
-async def before_run(gate: Gate, record: RunRecord) -> int:
+async def before_run(dispatcher: Dispatcher, record: RunRecord) -> int:
     """The event before the run's first; or 0, the beginning of the log."""
-    dispatcher, session = gate.dispatcher, record.session
+    session = record.session
     low, high = 0, (await dispatcher.session(session)).head
     if high <= PAGE_EVENTS:
         return 0
