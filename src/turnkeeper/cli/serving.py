@@ -62,6 +62,10 @@ SLACK_S = 30.0
 GC = (20_000, 50, 100)
 """What a server allocates lives as long as its sessions, and little of it is part of a cycle: with
 1,000 sessions the usual thresholds look through all of it again and again."""
+SWITCH_S = 0.0001
+"""The thread that writes waits no longer for the interpreter. The event loop lets go of it in every
+call of the system and takes it back at once, so it has to be asked; at the usual 5 ms whoever waits
+for a message to be stored waits for that several times."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Agents = Mapping[str, Agent | Mapping[str, Any]]
@@ -228,6 +232,7 @@ class _Serving:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC)
+        sys.setswitchinterval(SWITCH_S)
         lag = LagMeter(metrics.lagged)
         lag.start()
         stack.callback(lag.stop)
