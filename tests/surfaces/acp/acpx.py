@@ -12,6 +12,7 @@ import os
 import shlex
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from tests.agents.install import node, read_versions
 from tests.helpers.terminal import COMMAND
@@ -32,20 +33,23 @@ class Acpx:
     async def __call__(
         self, *words: str, how: str = "--approve-all", given: str | None = None
     ) -> tuple[int, str, str]:
-        """Its exit code, its output, and what it says beside that. `given` is its input."""
+        """Its exit code, its output, and what it says beside that. `given` is its input. It writes
+        to a file: it exits without waiting for a pipe to take what it wrote."""
         assert PACKAGE.folder.exists(), f"{PACKAGE.folder} is missing; run make test-agents"
         entry = PACKAGE.folder / "node_modules" / "acpx" / "dist" / "cli.js"
         options = ["--agent", self._agent, "--cwd", str(self._home), "--ttl", "1", how]
         env = {"HOME": str(self._home), "PATH": f"{node().parent}{os.pathsep}{os.environ['PATH']}"}
         if self._token:
             env["TURNKEEPER_TOKEN"] = self._token
-        process = await asyncio.create_subprocess_exec(
-            str(node()), str(entry), *options, *words,
-            stdin=DEVNULL if given is None else PIPE, stdout=PIPE, stderr=PIPE, env=env,
-        )  # fmt: skip
-        out, err = await process.communicate(None if given is None else given.encode())
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        with TemporaryFile(dir=self._home) as out:
+            process = await asyncio.create_subprocess_exec(
+                str(node()), str(entry), *options, *words,
+                stdin=DEVNULL if given is None else PIPE, stdout=out, stderr=PIPE, env=env,
+            )  # fmt: skip
+            _, err = await process.communicate(None if given is None else given.encode())
+            assert process.returncode is not None
+            out.seek(0)
+            return process.returncode, out.read().decode(), err.decode()
 
 
 async def read(acpx: Acpx, session: str, text: str) -> Words:
