@@ -38,7 +38,7 @@ def test_every_path_of_the_document_leads_somewhere() -> None:
             body: object = {} if endpoint.body is not None else None
             told = await home.ask(endpoint.method, path, body)
             code = code_of(told.json) if told.status >= 400 else ""
-            known = endpoint.path == "/metrics"
+            known = endpoint.path in ("/metrics", "/assets/{id}")
             assert known or code not in ("TK-525", "TK-515"), (endpoint.path, told.body)
 
     play(scene)

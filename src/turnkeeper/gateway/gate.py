@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from turnkeeper.core.errors import (
@@ -69,6 +70,8 @@ class Gate:
     metrics: Callable[[], bytes] | None = None
     probe: Probe | None = None
     """Looks at an agent's processes, for who asks what a run is doing."""
+    page: Path | None = None
+    """Where the page's files are, if not in this package."""
     opening: str | None = None
     """What is still to be done before it is ready; none once it is."""
     max_body_bytes: int = 4 * MIB
