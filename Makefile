@@ -39,10 +39,15 @@ $(READY): pyproject.toml constraints.txt scripts/make-venv
 
 setup: $(READY) ## Set up the virtual environment and no more
 
-run: $(READY) ## Say hello to the demo agent
-	@$(BIN)/turnkeeper run --agent demo "hello"
+run: $(READY) $(BUILT) ## Begin a demo: agents that show what can go wrong, and the page
+	@$(BIN)/turnkeeper demo $(ARGS)
 
-test: $(READY) ## Run all tests
+# The page is tested with Debian's Chromium.
+CHROMIUM := $(VENV)/chromium
+$(CHROMIUM): $(READY)
+	@sh scripts/debian-tools chromium:chromium && touch $@
+
+test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests
 	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing

@@ -30,7 +30,7 @@ function draw(row: Row, session: string) {
     case "thinking":
       return <Thinking row={row} />;
     case "tool":
-      return <Tool row={row} />;
+      return <Tool row={row} rev={row.rev} />;
     case "approval":
       return (
         <ApprovalCard keys={row.settled === null} question={{
@@ -54,7 +54,7 @@ function Thinking({ row }: { row: ThinkingRow }) {
   );
 }
 
-function Tool({ row }: { row: ToolRow }) {
+function Tool({ row }: { row: ToolRow; rev: number }) {
   const running = row.endedAt === null;
   const took = (row.endedAt ?? now.value) - row.at;
   const state = running ? "running" : row.ok === true ? "done" : row.ok === false ? "failed" : "broken off";

@@ -28,11 +28,11 @@ export function RunView({ session: id, run }: { session: string; run: string }) 
       <header class="head">
         <a class="back" href={to.session(id)} aria-label="Back to the session">‹</a>
         <div class="names"><h1>{line(story.text, 80)}</h1><p class="dim">{run} in <a href={to.session(id)}>{line(session.title || id, 40)}</a>, <Ago at={story.acceptedAt} /></p></div>
-        {story.outcome === null ? <Live story={story} /> : <OutcomeChip kind={story.outcome.kind} />}
+        {story.outcome === null ? <Live story={story} rev={session.rev} /> : <OutcomeChip kind={story.outcome.kind} />}
       </header>
       <Cause story={story} />
-      <Timeline story={story} />
-      <Evidence run={run} story={story} />
+      <Timeline story={story} rev={session.rev} />
+      <Evidence run={run} story={story} rev={session.rev} />
       {story.children.length > 0 ? (
         <section><h2>Runs it started</h2><ul>{story.children.map((one) => <li><a href={to.run(one.session, one.run)}>{one.run}</a> {one.outcome ?? "not ended"}</li>)}</ul></section>
       ) : null}
@@ -43,7 +43,7 @@ export function RunView({ session: id, run }: { session: string; run: string }) 
   );
 }
 
-function Live({ story }: { story: RunStory }) {
+function Live({ story }: { story: RunStory; rev: number }) {
   const seen = unfinished.value.get(story.id);
   return (
     <div class="live">
@@ -64,7 +64,7 @@ function Cause({ story }: { story: RunStory }) {
   return null;
 }
 
-function Evidence({ run, story }: { run: string; story: RunStory }) {
+function Evidence({ run, story }: { run: string; story: RunStory; rev: number }) {
   const [found, setFound] = useState<Diagnosis | null>(null);
   void beat.value;
   useEffect(() => {

@@ -1,7 +1,8 @@
 // One session: its conversation, its queue, and the way to say something.
 //
 // Decides what stands where on the screen. It must not know how events come. Invariant: whoever sends
-// sees at once where the message is: on its way, waiting, or refused.
+// sees at once where the message is: on its way, waiting, or refused. A part that looks at a signal is
+// drawn anew only for another signal or prop: so whoever is given a session is given its `rev`, too.
 
 import { useEffect, useState } from "preact/hooks";
 import { agents, leave, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
@@ -28,7 +29,7 @@ export function SessionView({ id }: { id: string }) {
       {session.rows.length === 0 && session.seq > 0 ? <Hints agent={session.agent} /> : null}
       <Queue session={session} />
       <Letters session={id} />
-      <Composer session={session} />
+      <Composer session={session} rev={session.rev} />
     </article>
   );
 }
@@ -42,12 +43,12 @@ function Head({ session }: { session: Session }) {
         <h1>{line(session.title || session.id, 80)}</h1>
         <p class="dim">{session.agent}{session.cwd ? ` in ${session.cwd}` : ""}</p>
       </div>
-      {running !== null ? <Live run={running.id} session={session} /> : <Chip tone="idle">idle</Chip>}
+      {running !== null ? <Live run={running.id} session={session} rev={session.rev} /> : <Chip tone="idle">idle</Chip>}
     </header>
   );
 }
 
-function Live({ run, session }: { run: string; session: Session }) {
+function Live({ run, session }: { run: string; session: Session; rev: number }) {
   const story = session.runs.get(run);
   const seen = unfinished.value.get(run);
   const phase = story?.phase ?? "working";
@@ -123,7 +124,7 @@ function Letters({ session }: { session: string }) {
 
 type Busy = "queue" | "steer" | "interrupt";
 
-function Composer({ session }: { session: Session }) {
+function Composer({ session }: { session: Session; rev: number }) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState<Busy>("queue");
   const [full, setFull] = useState(false);

@@ -9,7 +9,7 @@ import { inert } from "../data/safe";
 import type { Gap, RunStory } from "../data/run";
 import { clockTime, phaseWord, span } from "./words";
 
-export function Timeline({ story }: { story: RunStory }) {
+export function Timeline({ story }: { story: RunStory; rev: number }) {
   const from = story.acceptedAt;
   const last = story.spans[story.spans.length - 1];
   const over = story.endedAt === null ? now.value : Math.max(story.endedAt, last?.to ?? story.endedAt);

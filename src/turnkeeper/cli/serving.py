@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from turnkeeper import __version__
+from turnkeeper.cli.screen import has_screen, show
 from turnkeeper.compose import (
     Durable,
     Leaving,
     System,
-    built_in_agents,
+    demo_agents,
     durable,
     look_at,
     push_courier,
@@ -103,7 +104,7 @@ def serve_demo(*, host: str | None, port: int | None, data: str | None) -> int:
         quiet = {"log.level": ("warning", "demo")}
         config = bare(os.environ, {**quiet, **_given(host, port, data)})
         plan = Plan(
-            config, built_in_agents(), leaving, any_port=port is None, shows_token=True,
+            config, demo_agents(), leaving, any_port=port is None, shows_token=True,
             throwaway=leaving == "end",
         )  # fmt: skip
         return asyncio.run(_Serving(plan).wait_served())
@@ -239,8 +240,13 @@ class _Serving:
     def _tell(self, served: _Served) -> None:
         url, place = served.server.url, served.place
         if self._plan.shows_token:
-            whole = f"{url}/?token={place.read_token()}"
+            token = place.read_token()
+            whole, page = f"{url}/?token={token}", f"{url}/#token={token}"
             _say(f"serving at {whole}")
+            _say(f"the page: {page}")
+            _say(f"the agents are {', '.join(self._plan.agents)}")
+            if has_screen(os.environ):
+                show(page, place.path)
             _say("in another terminal:")
             _say(f"  export TURNKEEPER_URL='{whole}'")
             _say('  turnkeeper run "help"')
