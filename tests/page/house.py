@@ -49,7 +49,8 @@ class House:
     """A server on a port of its own, which it has again after it was ended."""
 
     data: Path
-    arguments: tuple[str, ...] = ()
+    config: Path | None = None
+    """Without one it is the demo."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -64,10 +65,10 @@ class House:
 
     def start(self) -> None:
         log = self.data.parent / "log"
+        what = ["demo"] if self.config is None else ["serve", "--config", str(self.config)]
         with log.open("ab") as err:
             self.process = subprocess.Popen(
-                [COMMAND, "demo", "--port", str(self.port), "--data", str(self.data),
-                 *self.arguments],
+                [COMMAND, *what, "--port", str(self.port), "--data", str(self.data)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err,
                 env={**os.environ, "BROWSER": "none"},
             )  # fmt: skip

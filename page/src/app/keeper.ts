@@ -119,6 +119,15 @@ function make(id: string): Opened {
   return { session, rev, leave: null };
 }
 
+declare global {
+  interface Window {
+    /** For whoever measures the page from outside. */
+    turnkeeper: { seq(session: string): number };
+  }
+}
+
+window.turnkeeper = { seq: (session) => opened.get(session)?.session.seq ?? 0 };
+
 /** A page that nobody sees is given no frames, but it goes on. */
 function nextFrame(what: () => void): void {
   if (document.hidden) setTimeout(what, 250);

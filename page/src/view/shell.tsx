@@ -66,7 +66,7 @@ function Nav({ here }: { here: Route }) {
       <a href={to.inbox} aria-current={at === "inbox" ? "page" : undefined}>Inbox{waiting ? <span class="count" aria-label={`${waiting} wait for you`}>{waiting}</span> : null}</a>
       <a href={to.overview} aria-current={at === "overview" ? "page" : undefined}>Overview</a>
       <span class="space" />
-      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} aria-label="Commands (Ctrl K)"><kbd>Ctrl K</kbd></button>
+      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} title="Ctrl K"><span class="wide">Commands</span> <kbd aria-hidden="true">⌘</kbd></button>
       <button class="quiet" onClick={() => chooseTheme(AFTER[theme.value])} aria-label={`Colours: ${theme.value}`} title={`Colours: ${theme.value}`}>{SIGNS[theme.value]}</button>
     </nav>
   );
