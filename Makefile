@@ -20,7 +20,7 @@ MODULES := page/node_modules/.package-lock.json
 NODE     = PATH="$$(sh scripts/node $(BIN)/python):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page test test-page test-surfaces test-agents check bench sim campaign schedules outcomes diagram conformance format clean force
+.PHONY: help setup run page test test-page test-surfaces test-agents check bench sim campaign schedules outcomes diagram pictures conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -96,6 +96,9 @@ diagram: $(READY) ## Make the reference pages of the run's table, the events and
 	$(BIN)/python -m scripts.events_page
 	$(BIN)/python -m scripts.metrics_page
 	$(BIN)/python -m scripts.page_types
+
+pictures: $(READY) $(BUILT) $(CHROMIUM) ## Take the pictures of the page for docs/ anew
+	$(BIN)/python -m scripts.page_pictures
 
 conformance: $(READY) ## Play every scenario with every driver, and make the page of it anew
 	@$(BIN)/python -m tests.agents.install

@@ -18,6 +18,7 @@ from turnkeeper import api
 from turnkeeper.core import commands, diagnosis, outcome, rules
 from turnkeeper.core import events as e
 from turnkeeper.core.limits import Limits
+from turnkeeper.gateway import known
 
 FILE = Path(__file__).resolve().parents[1] / "page" / "src" / "data" / "wire.ts"
 
@@ -30,7 +31,8 @@ ASKED: tuple[Struct, ...] = (
 TOLD: tuple[Struct, ...] = (
     outcome.Sample, outcome.Seen, outcome.Outcome, commands.NextClock,
     api.SessionOut, api.AcceptedOut, api.OutcomeOut, api.RunOut, api.StopOut, api.ApprovalOut,
-    api.AgentOut, api.SessionsOut, api.RunsOut, api.ApprovalsOut, api.AgentsOut, api.Problem,
+    api.AgentOut, api.SessionsOut, api.RunsOut, api.ApprovalsOut, api.AgentsOut,
+    known.KnownAgentOut, known.KnownAgentsOut, api.Problem,
     diagnosis.ProcessSeen, diagnosis.ClockSeen, diagnosis.Diagnosis,
     *(shape for shape in get_args(api.Outgoing) if shape is not api.Events),
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 import gzip
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pytest
 
 from tests.gateway.house import House, play
@@ -87,3 +89,23 @@ def test_without_a_built_page_people_are_told_so(tmp_path: Path) -> None:
         assert b"make page" in told.body
 
     play(scene, page=tmp_path)
+
+
+class Found(msgspec.Struct, frozen=True):
+    name: str
+    state: Literal["ready", "not installed", "needs login", "does not answer"] = "needs login"
+    driver: str = "acp"
+    version: str = "1.0"
+    todo: str = "log in"
+
+
+def test_known_agents_are_told_with_what_to_do_and_whether_they_are_served() -> None:
+    async def look() -> list[Found]:
+        return [Found("demo", "ready"), Found("other")]
+
+    async def scene(home: House) -> None:
+        first, second = (await home.get("/v1/agents/known"))["items"]
+        assert (first["served"], first["state"]) == (True, "ready")
+        assert (second["served"], second["todo"]) == (False, "log in")
+
+    play(scene, known=look)

@@ -7,6 +7,7 @@ import { batch, effect, signal } from "@preact/signals";
 import { Api, Unreachable } from "../data/http";
 import { Link, Refusal, type LinkState } from "../data/link";
 import { Outbox } from "../data/outbox";
+import { line } from "../data/safe";
 import { Session } from "../data/session";
 import { TokenKeeper } from "../data/token";
 import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
@@ -108,7 +109,11 @@ function make(id: string): Opened {
   const session = new Session(id);
   const rev = signal(0);
   let asked = false;
+  let state = "";
   session.onChange(() => {
+    const now_ = `${session.running?.id} ${session.queue.length} ${session.open.length}`;
+    if (now_ !== state) setTimeout(() => void look(), 100);
+    state = now_;
     if (asked) return;
     asked = true;
     nextFrame(() => {
@@ -135,6 +140,19 @@ function nextFrame(what: () => void): void {
 }
 
 // Lists -----------------------------------------------------------------------------------------
+
+const titles = signal<Map<string, string>>(new Map());
+
+/** What people call a session: its title, as far as it was heard of. */
+export function titleOf(session: string): string {
+  return line(titles.value.get(session) || session, 60);
+}
+
+export function learnTitles(sessions: { id: string; title: string }[]): void {
+  const known = titles.value;
+  const fresh = sessions.filter((one) => known.get(one.id) !== one.title);
+  if (fresh.length) titles.value = new Map([...known, ...fresh.map((one) => [one.id, one.title] as const)].slice(-2000));
+}
 
 let looking = false;
 

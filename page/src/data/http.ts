@@ -5,7 +5,7 @@
 
 import { Refusal } from "./link";
 import type {
-  AgentsOut, ApprovalOut, ApprovalsOut, Decision, Diagnosis, NewSession, Problem, RunOut, RunsOut,
+  AgentsOut, ApprovalOut, ApprovalsOut, Decision, Diagnosis, KnownAgentsOut, NewSession, Problem, RunOut, RunsOut,
   SessionOut, SessionsOut, StopOut,
 } from "./wire";
 
@@ -25,6 +25,7 @@ export class Api {
   approvals(query: Query): Promise<ApprovalsOut> { return this.get("/v1/approvals", query); }
   approval(id: string): Promise<ApprovalOut> { return this.get(`/v1/approvals/${encodeURIComponent(id)}`); }
   agents(): Promise<AgentsOut> { return this.get("/v1/agents"); }
+  known(): Promise<KnownAgentsOut> { return this.get("/v1/agents/known"); }
   async metrics(): Promise<string> { return (await this.fetch("GET", "/metrics")).text(); }
 
   create(session: NewSession, key: string): Promise<SessionOut> {

@@ -52,6 +52,7 @@ export class Session {
   recent: Event[] = [];
   problem: Problem | null = null;
   private ids = 0;
+  private current = "";
   private flow: { run: string; blocks: Blocks; rows: Map<Block, TextRow> } | null = null;
   private tools = new Map<string, ToolRow>();
   private said = new Set<string>();
@@ -65,8 +66,8 @@ export class Session {
   }
 
   get running(): RunStory | null {
-    for (const run of this.runs.values()) if (run.state === "running") return run;
-    return null;
+    const run = this.runs.get(this.current);
+    return run?.state === "running" ? run : null;
   }
 
   get open(): ApprovalRow[] {
@@ -119,6 +120,7 @@ export class Session {
         return;
       case "run.started":
         this.unqueue(run);
+        this.current = run ?? "";
         return this.say(run, event.at);
       case "output.text":
         return this.text(run ?? "", event.data.text, event.at);

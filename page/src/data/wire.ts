@@ -234,6 +234,20 @@ export interface AgentsOut {
   next: string | null;
 }
 
+export interface KnownAgentOut {
+  name: string;
+  driver: string;
+  state: "ready" | "not installed" | "needs login" | "does not answer";
+  version: string;
+  todo: string;
+  served: boolean;
+}
+
+export interface KnownAgentsOut {
+  items: KnownAgentOut[];
+  next: string | null;
+}
+
 export interface Problem {
   type: string;
   title: string;

@@ -8,7 +8,8 @@ import { agents, api, outbox } from "../app/keeper";
 import { go, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { line } from "../data/safe";
-import type { Problem } from "../data/wire";
+import { Chip } from "./parts";
+import type { AgentOut, KnownAgentOut, Problem } from "../data/wire";
 
 type Priority = "person" | "agent" | "background";
 
@@ -39,10 +40,11 @@ export function Fresh() {
         {known.map((one) => (
           <label key={one.name} class={one.name === agent ? "chosen" : ""}>
             <input type="radio" name="agent" value={one.name} checked={one.name === agent} onChange={() => setAgent(one.name)} />
-            <span><strong>{one.name}</strong><span class="dim">{one.driver}{can(one.abilities)}</span></span>
+            <span><strong>{one.name}</strong><span class="dim">{about(one)}</span></span>
           </label>
         ))}
       </fieldset>
+      <Others />
       <label class="field">First message<textarea rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} placeholder="What is to be done?" /></label>
       <div class="side-by-side">
         <label class="field">Title <input value={title} maxLength={500} onInput={(event) => setTitle(event.currentTarget.value)} placeholder="optional" /></label>
@@ -57,6 +59,42 @@ export function Fresh() {
       <button class="good" type="submit" disabled={agent === ""}>Start</button>
     </form>
   );
+}
+
+/** Known agents that sessions cannot be with yet, or that need a hand first. */
+function Others() {
+  const [found, setFound] = useState<KnownAgentOut[]>([]);
+  useEffect(() => {
+    let wanted = true;
+    void api.known().then((page) => wanted && setFound(page.items), () => undefined);
+    return () => { wanted = false; };
+  }, []);
+  const others = found.filter((one) => !one.served || one.state !== "ready");
+  if (others.length === 0) return null;
+  return (
+    <details class="others">
+      <summary>Other agents that Turnkeeper knows ({others.length})</summary>
+      <table><tbody>{others.map((one) => (
+        <tr key={one.name}><th scope="row">{one.name}</th><td><Chip tone={one.state === "ready" ? "ph-working" : one.state === "needs login" ? "ph-approval" : "idle"}>{one.state}</Chip></td><td class="dim">{one.state === "ready" ? "It is not among the agents of this server's configuration." : one.todo}</td></tr>
+      ))}</tbody></table>
+    </details>
+  );
+}
+
+/** What those of the demo are there for. */
+const CAST: Record<string, string> = {
+  demo: "does what it is told: say help",
+  staller: "falls silent in the middle of its answer",
+  stubborn: "ignores Stop; only a kill ends it",
+  builder: "is quiet for long, and at work",
+  asker: "asks before it does something",
+  parent: "starts runs with three others",
+  forker: "its tools leave hidden processes behind",
+};
+
+function about(agent: AgentOut): string {
+  const isCast = agent.driver === "demo" || agent.name === "parent" || agent.name === "forker";
+  return (isCast ? CAST[agent.name] : undefined) ?? `${agent.driver}${can(agent.abilities)}`;
 }
 
 function can(abilities: Record<string, boolean>): string {

@@ -3,13 +3,14 @@
 // Decides what counts as waiting. It must not know how questions are answered. Invariant: what is
 // answered elsewhere goes from here by itself.
 
-import { questions } from "../app/keeper";
+import { questions, titleOf } from "../app/keeper";
 import { to } from "../app/route";
 import { markSeen, unseen } from "../app/settings";
 import { inert, line } from "../data/safe";
+
 import { ApprovalCard } from "./approval";
 import { Ago, Empty, OutcomeChip } from "./parts";
-import { cause } from "./words";
+import { cause, detailOf } from "./words";
 
 export function Inbox() {
   const asked = questions.value;
@@ -22,7 +23,7 @@ export function Inbox() {
       <h1>Inbox</h1>
       {asked.map((one) => (
         <div key={one.id} class="asked">
-          <p class="dim"><a href={to.session(one.session)}>{line(one.session, 60)}</a>, <Ago at={one.requested_at} /></p>
+          <p class="dim"><a href={to.session(one.session)}>{titleOf(one.session)}</a>, <Ago at={one.requested_at} /></p>
           <ApprovalCard keys={one === asked[0]} question={{
             id: one.id, tool: one.tool, input: one.input, inputIsCut: one.input_is_cut, what: "tool", expiresAt: one.expires_at, settled: null,
           }} />
@@ -34,7 +35,7 @@ export function Inbox() {
           {ended.map((run) => (
             <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}>
               <OutcomeChip kind={run.outcome!.kind} />
-              <span><strong>{line(run.session, 40)}</strong> {line(run.text, 60)}<br /><span class="dim">{cause(run.outcome!)} {inert(run.outcome!.detail).slice(0, 200)}</span></span>
+              <span><strong>{titleOf(run.session)}</strong> {line(run.text, 60)}<br /><span class="dim">{cause(run.outcome!)} {inert(detailOf(run.outcome!.detail).rest).slice(0, 200)}</span></span>
               <span class="dim"><Ago at={run.ended_at ?? run.accepted_at} /></span>
             </a>
           ))}

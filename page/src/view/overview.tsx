@@ -4,7 +4,7 @@
 // is made of.
 
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, unfinished } from "../app/keeper";
+import { api, beat, titleOf, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { parse, quantile, sumBy, type Series } from "../data/metrics";
 import { line } from "../data/safe";
@@ -52,7 +52,7 @@ export function Overview() {
       </div>
       <section aria-label="Running now"><h2>Running now</h2>
         {active.length === 0 ? <p class="dim">Nothing runs.</p> : active.slice(0, 50).map((run) => (
-          <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}><PhaseChip phase={run.phase} /><span>{line(run.session, 40)} <span class="dim">{line(run.text, 60)}</span></span><NextClock run={run} /></a>
+          <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}><PhaseChip phase={run.phase} /><span>{titleOf(run.session)} <span class="dim">{line(run.text, 60)}</span></span><NextClock run={run} /></a>
         ))}
       </section>
     </div>
@@ -106,7 +106,7 @@ function Outcomes({ runs }: { runs: RunOut[] }) {
   const totals = KINDS.map((kind) => `${ended.filter((run) => run.outcome!.kind === kind).length} ${outcomeWord(kind)}`).join(", ");
   return (
     <figure class="outcomes" aria-label={`Outcomes of the last ${ended.length} runs: ${totals}`}>
-      <h2>Outcomes of the last {ended.length} runs</h2>
+      <h2>{ended.length === 1 ? "Outcome of the only run" : `Outcomes of the last ${ended.length} runs`}</h2>
       <div class="bars" aria-hidden="true">
         {buckets.map((bucket, i) => (
           <div class="column" title={`${clockTime(from + i * step)}: ${[...bucket].map(([kind, count]) => `${count} ${outcomeWord(kind)}`).join(", ") || "none"}`}>

@@ -7,7 +7,8 @@ import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } 
 import { Component, type ComponentChildren } from "preact";
 import { useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 import { now } from "../app/keeper";
-import { ago, outcomeWord, phaseWord, span } from "./words";
+import { inert } from "../data/safe";
+import { ago, detailOf, outcomeWord, phaseWord, span } from "./words";
 
 export function Chip({ tone, children, title }: { tone: string; children: ComponentChildren; title?: string }) {
   return <span class={`chip ${tone}`} title={title ?? ""}><i aria-hidden="true" />{children}</span>;
@@ -28,7 +29,8 @@ export function Ago({ at }: { at: number }) {
 
 /** Counts down to a moment, in whole seconds. */
 export function Until({ at }: { at: number }) {
-  return <>{span(Math.max(0, Math.ceil(at - now.value)))}</>;
+  const left = Math.round(at - now.value);
+  return <>{left > 0 ? span(left) : "a moment"}</>;
 }
 
 /** Draws anew only when `rev` is another one. */
@@ -39,6 +41,11 @@ export class Memo extends Component<{ rev: string | number; draw: () => Componen
   override render() {
     return this.props.draw();
   }
+}
+
+export function Detail({ detail }: { detail: string }) {
+  const { code, rest } = detailOf(detail);
+  return <>{code ? <span class="code">{code} </span> : null}<span class="dim">{inert(rest)}</span></>;
 }
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {

@@ -9,7 +9,7 @@ import { inert } from "../data/safe";
 import type { EndingRow, NoticeRow, Row, ThinkingRow, ToolRow } from "../data/session";
 import { ApprovalCard } from "./approval";
 import { Markdown } from "./markdown";
-import { Memo, OutcomeChip } from "./parts";
+import { Detail, Memo, OutcomeChip } from "./parts";
 import { cause, readable, span } from "./words";
 
 export function RowView({ row, session }: { row: Row; session: string }) {
@@ -83,7 +83,7 @@ function Ending({ row, session }: { row: EndingRow; session: string }) {
     <div class={`ending out-${outcome.kind}`} role="note">
       <OutcomeChip kind={outcome.kind} />
       <span><strong>{cause(outcome)}</strong> {row.partial ? <em>The text above is not whole. </em> : null}
-        <span class="dim">{inert(outcome.detail)}</span></span>
+        <Detail detail={outcome.detail} /></span>
       <a href={where}>Timeline</a>
     </div>
   );

@@ -9,7 +9,7 @@ import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { RunStory } from "../data/run";
 import type { Diagnosis, ProcessSeen, Sample, Seen } from "../data/wire";
-import { Ago, Empty, OutcomeChip, PhaseChip } from "./parts";
+import { Ago, Detail, Empty, OutcomeChip, PhaseChip } from "./parts";
 import { NextClock, StopButton } from "./session";
 import { Timeline } from "./timeline";
 import { cause, clockTime, span } from "./words";
@@ -56,7 +56,7 @@ function Live({ story }: { story: RunStory; rev: number }) {
 
 function Cause({ story }: { story: RunStory }) {
   if (story.outcome !== null) {
-    return <p class={`cause out-${story.outcome.kind}`}><strong>{cause(story.outcome)}</strong> {inert(story.outcome.detail)}</p>;
+    return <p class={`cause out-${story.outcome.kind}`}><strong>{cause(story.outcome)}</strong> <Detail detail={story.outcome.detail} /></p>;
   }
   if (story.stalling !== null) {
     return <p class="cause out-timed_out" role="status"><strong>It may hang.</strong> {inert(story.stalling.diagnosis)}</p>;

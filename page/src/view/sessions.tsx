@@ -5,7 +5,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, lookedAt, questions, unfinished } from "../app/keeper";
+import { api, beat, learnTitles, lookedAt, questions, unfinished } from "../app/keeper";
 import { route, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { Unreachable } from "../data/http";
@@ -53,10 +53,10 @@ function Line({ session, selected }: { session: SessionOut; selected: boolean })
   const asks = questions.value.some((one) => one.session === session.id);
   return (
     <a class={`line ${selected ? "selected" : ""}`} href={to.session(session.id)} aria-current={selected ? "page" : undefined}>
-      <span class="title">{line(session.title || session.id, 80)}</span>
-      <span class="state">{asks ? <Chip tone="ph-approval">waits for you</Chip> : run !== undefined ? <PhaseChip phase={run.phase} stalling={isStalling(run)} /> : <span class="dim"><Ago at={session.updated_at} /></span>}</span>
-      <span class="dim under">{session.agent}{session.queued ? `, ${session.queued} queued` : ""}</span>
-      <span class="dim when">{run !== undefined ? <Clock run={run} /> : null}</span>
+      <span class="top"><span class="title">{line(session.title || session.id, 80)}</span>
+      {asks ? <Chip tone="ph-approval">waits for you</Chip> : run !== undefined ? <PhaseChip phase={run.phase} stalling={isStalling(run)} /> : <span class="dim"><Ago at={session.updated_at} /></span>}</span>
+      <span class="dim under"><span>{session.agent}{session.queued ? `, ${session.queued} queued` : ""}</span>
+        <span class="when">{run !== undefined ? <Clock run={run} /> : null}</span></span>
     </a>
   );
 }
@@ -91,6 +91,7 @@ async function refresh(wanted: Wanted, whole: boolean): Promise<void> {
     if (rest.length === 0) more.value = page.next;
   }
   loaded.value = true;
+  learnTitles(items.value);
 }
 
 let asking = false;
@@ -104,6 +105,7 @@ async function next(wanted: Wanted): Promise<void> {
   const known = new Set(items.value.map((one) => one.id));
   items.value = [...items.value, ...page.items.filter((one) => !known.has(one.id))];
   more.value = page.next;
+  learnTitles(page.items);
 }
 
 async function ask(query: Record<string, string | number>) {

@@ -29,13 +29,13 @@ export function Timeline({ story }: { story: RunStory; rev: number }) {
       {story.tools.length > 0 ? (
         <Lane name="Tools">
           {story.tools.map((one) => (
-            <Bar class={one.ok === false ? "tool-failed" : "tool"} style={place(one.from, one.to)} title={`${inert(one.name)}, ${span((one.to ?? to) - one.from)}`}>{inert(one.name)}</Bar>
+            <Bar class={one.ok === false ? "use-failed" : "use"} style={place(one.from, one.to)} title={`${inert(one.name)}, ${span((one.to ?? to) - one.from)}`}>{inert(one.name)}</Bar>
           ))}
         </Lane>
       ) : null}
       {story.asked.length > 0 ? (
         <Lane name="Questions">
-          {story.asked.map((one) => <Bar class="asked" style={place(one.from, one.to)} title={`${inert(one.tool)}: ${one.decision || "open"}`}>{inert(one.tool)}</Bar>)}
+          {story.asked.map((one) => <Bar class="asking" style={place(one.from, one.to)} title={`${inert(one.tool)}: ${one.decision || "open"}`}>{inert(one.tool)}</Bar>)}
         </Lane>
       ) : null}
       <Lane name="Silence">

@@ -37,6 +37,12 @@ export function cause(outcome: Pick<Outcome | OutcomeOut, "kind" | "reason">): s
   return CAUSES[`${outcome.kind}/${outcome.reason}`] ?? `${outcome.kind}: ${outcome.reason}`;
 }
 
+/** The server's words on an ending, without what the cause says already. */
+export function detailOf(detail: string): { code: string; rest: string } {
+  const found = /^(TK-\d+) [^:]*: (.*)$/s.exec(detail);
+  return found === null ? { code: "", rest: detail } : { code: found[1] ?? "", rest: found[2] ?? "" };
+}
+
 const PHASES: Record<string, string> = {
   queued: "waits its turn",
   starting: "starting",
