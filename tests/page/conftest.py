@@ -1,4 +1,4 @@
-"""One Chromium for each worker; a server and somebody before it for each test."""
+"""One Chromium for each module; a server and somebody before it for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,10 @@ from playwright.sync_api import Browser
 from tests.page.house import House, Person, browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
+    """Not for longer: while it is there, this thread has a running event loop, which the tests of
+    other modules would trip over."""
     with browser() as here:
         yield here
 
