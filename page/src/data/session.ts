@@ -267,7 +267,7 @@ export class Session {
 function noticeOf(event: Event): Pick<NoticeRow, "tone" | "text" | "more"> | null {
   switch (event.kind) {
     case "run.stalling":
-      return { tone: "warn", text: event.data.diagnosis, more: "" };
+      return { tone: "warn", text: `It may hang: ${event.data.diagnosis}`, more: "" };
     case "run.stopping":
       return { tone: "plain", text: `Decided: ${event.data.outcome.replace("_", " ")}, ${event.data.reason.replaceAll("_", " ")}`, more: "" };
     case "attempt.failed":
