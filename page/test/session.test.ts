@@ -185,3 +185,23 @@ describe("the story of a run", () => {
     expect(Math.max(...story.gaps.map((gap) => gap.to! - gap.from))).toBe(502);
   });
 });
+
+describe("a session that cannot be watched", () => {
+  const problem = { type: "", title: "", status: 404, detail: "not there", code: "TK-502" };
+
+  test("says why, until events come after all", () => {
+    const session = new Session("s1");
+    session.lose(problem);
+    expect(session.problem).toEqual(problem);
+    const log = new Log();
+    log.begin("r1", "one");
+    session.take(log.events);
+    expect(session.problem).toBeNull();
+  });
+
+  test("is not told of a server that starts or goes", () => {
+    const session = new Session("s1");
+    session.lose({ ...problem, status: 503 });
+    expect(session.problem).toBeNull();
+  });
+});

@@ -75,6 +75,7 @@ export class Session {
   }
 
   take(events: Event[]): void {
+    this.problem = null;
     for (const event of events) {
       if (event.seq !== this.seq + 1) continue;
       this.seq = event.seq;
@@ -85,7 +86,9 @@ export class Session {
     this.changed();
   }
 
+  /** It cannot be watched. A server that starts or goes is none of its problems: the link comes back. */
   lose(problem: Problem): void {
+    if (problem.status === 503) return;
     this.problem = problem;
     this.changed();
   }

@@ -25,7 +25,7 @@ export function Inbox() {
         <div key={one.id} class="asked">
           <p class="dim"><a href={to.session(one.session)}>{titleOf(one.session)}</a>, <Ago at={one.requested_at} /></p>
           <ApprovalCard keys={one === asked[0]} question={{
-            id: one.id, tool: one.tool, input: one.input, inputIsCut: one.input_is_cut, what: "tool", expiresAt: one.expires_at, settled: null,
+            id: one.id, tool: one.tool, input: one.input, inputIsCut: one.input_is_cut, what: one.tool === "plan" ? "plan" : "tool", expiresAt: one.expires_at, settled: null,
           }} />
         </div>
       ))}

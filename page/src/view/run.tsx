@@ -36,6 +36,7 @@ export function RunView({ session: id, run }: { session: string; run: string }) 
       {story.children.length > 0 ? (
         <section><h2>Runs it started</h2><ul>{story.children.map((one) => <li><a href={to.run(one.session, one.run)}>{one.run}</a> {one.outcome ?? "not ended"}</li>)}</ul></section>
       ) : null}
+      {story.late > 0 ? <p class="dim">{story.late === 1 ? "One thing" : `${story.late} things`} came after its end: kept as evidence, shown to nobody as an answer.</p> : null}
       {story.parent !== null ? <p>Started by <a href={to.run(story.parent.session, story.parent.run)}>{story.parent.run}</a>.</p> : null}
       {story.next !== null ? <p>Its message goes on as <a href={to.run(id, story.next)}>{story.next}</a>.</p> : null}
       <Raw events={session.recent.filter((one) => one.run === run)} />

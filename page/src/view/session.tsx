@@ -19,11 +19,12 @@ export function SessionView({ id }: { id: string }) {
   void opened.rev.value;
   const { session } = opened;
   if (session.problem !== null) {
-    return <Empty title="This session cannot be shown"><p>{session.problem.detail}</p><p>{session.problem.todo}</p></Empty>;
+    return <Empty title="This session cannot be shown"><p>{session.problem.detail}</p><p>{session.problem.todo}</p><p><button onClick={() => location.reload()}>Try again</button></p></Empty>;
   }
   return (
     <article class="session" aria-label={`Session ${id}`}>
       <Head session={session} />
+      {session.dropped > 0 ? <p class="notice dropped">{session.dropped} older parts are left out here; the log has them: turnkeeper events {session.id}</p> : null}
       <List items={session.rows} keyOf={(row) => row.id} estimate={48} role="log" label="Conversation" follow class="talk"
         draw={(row) => <RowView row={row} session={id} />} />
       {session.rows.length === 0 && session.seq > 0 ? <Hints agent={session.agent} /> : null}
