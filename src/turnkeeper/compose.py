@@ -25,6 +25,7 @@ from turnkeeper.custody.ending import wait_ended
 from turnkeeper.custody.folder import check_data as check_data
 from turnkeeper.custody.folder import data_directory, make_data, no_data
 from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.drivers.demo_cast import CAST
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
 from turnkeeper.drivers.offer import NOTHING, Given, Offer
 from turnkeeper.drivers.registry import Spec, make_agent, read_agent
@@ -214,6 +215,12 @@ async def look_at(custody: Path, process: str) -> Tree | None:
 def built_in_agents() -> dict[str, Agent]:
     """The agents that are there without any configuration."""
     return {DEFAULT_AGENT: DemoAgent()}
+
+
+def demo_agents() -> dict[str, Agent | Spec]:
+    """The cast of the demo, and every known program that is on PATH."""
+    found = {known.name: spec_of(known) for known in KNOWN if shutil.which(known.command[0])}
+    return {**CAST, **found}
 
 
 def agents_with(name: str) -> dict[str, Agent | Spec]:
