@@ -14,8 +14,13 @@ ATONCE ?= 3
 BIN   := $(VENV)/bin
 READY := $(VENV)/ready
 
+# The page is built, not committed: what is built goes into the package, and its sources are in page/.
+BUILT   := src/turnkeeper/page/index.html
+MODULES := page/node_modules/.package-lock.json
+NODE     = PATH="$$(sh scripts/node $(BIN)/python):$$PATH"
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-surfaces test-agents check bench sim campaign schedules outcomes diagram conformance format clean force
+.PHONY: help setup run page test test-page test-surfaces test-agents check bench sim campaign schedules outcomes diagram pictures conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -34,10 +39,16 @@ $(READY): pyproject.toml constraints.txt scripts/make-venv
 
 setup: $(READY) ## Set up the virtual environment and no more
 
-run: $(READY) ## Say hello to the demo agent
-	@$(BIN)/turnkeeper run --agent demo "hello"
+run: $(READY) $(BUILT) ## Begin a demo: agents that show what can go wrong, and the page
+	@$(BIN)/turnkeeper demo $(ARGS)
 
-test: $(READY) ## Run all tests
+# The page is tested with Debian's Chromium.
+CHROMIUM := $(VENV)/chromium
+$(CHROMIUM): $(READY)
+	@command -v google-chrome >/dev/null 2>&1 || sh scripts/debian-tools chromium:chromium
+	@touch $@
+
+test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests
 	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
@@ -46,6 +57,18 @@ test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, race
 test-agents: $(READY) ## Install the real agent programs and test with them, offline
 	@$(BIN)/python -m tests.agents.install
 	sh scripts/offline $(BIN)/python -m pytest -n auto --dist worksteal -m agents tests $(ARGS)
+
+page: $(BUILT) ## Build the page into the package, with Node from PyPI if there is none
+
+# Not `npm ci`: the lock has the parts of the bundler for this kind of machine only, and refuses others.
+$(MODULES): page/package.json page/package-lock.json | $(READY)
+	@$(NODE) && cd page && npm install --silent && touch node_modules/.package-lock.json
+
+$(BUILT): $(MODULES) page/index.html page/vite.config.ts page/tsconfig.json $(shell find page/src page/public -type f 2>/dev/null)
+	@$(NODE) && cd page && npm run --silent build
+
+test-page: $(MODULES) ## Test what the page knows, without a browser
+	@$(NODE) && cd page && npm run --silent test
 
 check: $(READY) ## Check format, lint, types and tidiness
 	$(BIN)/ruff format --check .
@@ -66,14 +89,20 @@ schedules: $(READY) ## Play 500 schedules of approvals and 1,000 races of two en
 	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s -m surfaces tests/schedules $(ARGS)
 
 outcomes: $(READY) ## Read every ending on every surface, and make the page of it anew
+	@$(BIN)/python -m tests.agents.install
 	@rm -f .outcomes
-	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes $(BIN)/python -m pytest -q -n 2 -m surfaces tests/surfaces/matrix
+	TURNKEEPER_RESULTS=$(CURDIR)/.outcomes \
+		$(BIN)/python -m pytest -q -n 2 -m "surfaces or agents" tests/surfaces/matrix
 	$(BIN)/python -m scripts.outcomes_page .outcomes
 
 diagram: $(READY) ## Make the reference pages of the run's table, the events and the metrics anew
 	$(BIN)/python -m scripts.diagram
 	$(BIN)/python -m scripts.events_page
 	$(BIN)/python -m scripts.metrics_page
+	$(BIN)/python -m scripts.page_types
+
+pictures: $(READY) $(BUILT) $(CHROMIUM) ## Take the pictures of the page for docs/ anew
+	$(BIN)/python -m scripts.page_pictures
 
 conformance: $(READY) ## Play every scenario with every driver, and make the page of it anew
 	@$(BIN)/python -m tests.agents.install
@@ -92,5 +121,5 @@ clean: ## Remove what make made
 	@for venv in '$(VENV)' .venv .venv-*; do \
 		if [ -e "$$venv/made-by-make" ]; then rm -rf "$$venv"; fi; \
 	done
-	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .agents
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .agents .node page/node_modules src/turnkeeper/page
 	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +

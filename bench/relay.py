@@ -16,12 +16,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.client import Http, hear, socket, subscribe
 from bench.figures import most, size
+from bench.race import Turn, race, show
 from bench.sdks import python_with_sdks
 from bench.server import PROGRAMS, Server, place, program, serving
 
@@ -31,11 +32,8 @@ BYTES = 300
 KINDS = ("acp", "claude")
 LAST = {"acp": b'"stopReason"', "claude": b'"type":"result"'}
 
-Turn = Callable[[], Awaitable[float]]
-"""One turn of a contender; its seconds."""
 
-
-def _flood(kind: str, events: int) -> list[str]:
+def flood(kind: str, events: int) -> list[str]:
     return program(f"{kind}_flood.py", events, BYTES)
 
 
@@ -46,7 +44,7 @@ def _flood(kind: str, events: int) -> list[str]:
 def _pipe(kind: str, events: int) -> Iterator[Turn]:
     """The raw pipe: read, and thrown away."""
     child = subprocess.Popen(
-        _flood(kind, events), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        flood(kind, events), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )
     assert child.stdin is not None
     assert child.stdout is not None
@@ -76,7 +74,7 @@ def _pipe(kind: str, events: int) -> Iterator[Turn]:
 
 
 @asynccontextmanager
-async def _ours(server: Server, kind: str, events: int) -> AsyncIterator[Turn]:
+async def ours(server: Server, kind: str, events: int) -> AsyncIterator[Turn]:
     http = await Http(server).open()
     session = await http.new_session(kind)
     async with socket(server) as ws:
@@ -108,7 +106,7 @@ async def _ours(server: Server, kind: str, events: int) -> AsyncIterator[Turn]:
 @contextmanager
 def _sdk(kind: str, events: int, here: Path) -> Iterator[Turn]:
     """An SDK in its own environment, told by a line when to begin."""
-    command = _flood(kind, events)
+    command = flood(kind, events)
     if kind == "claude":
         script = here / "claude"
         script.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
@@ -142,21 +140,17 @@ def _sdk(kind: str, events: int, here: Path) -> Iterator[Turn]:
 
 
 async def _race(server: Server, here: Path, events: int, rounds: int) -> dict[str, list[float]]:
-    """Everybody in turns, so that what disturbs one disturbs all; the first round is for warmth."""
+    """Everybody in turns."""
     times: dict[str, list[float]] = {}
     for kind in KINDS:
         with ExitStack() as stack:
             async with AsyncExitStack() as later:
                 contenders: dict[str, Turn] = {
                     f"{kind}: raw pipe": stack.enter_context(_pipe(kind, events)),
-                    f"{kind}: ours": await later.enter_async_context(_ours(server, kind, events)),
+                    f"{kind}: ours": await later.enter_async_context(ours(server, kind, events)),
                     f"{kind}: sdk": stack.enter_context(_sdk(kind, events, here)),
                 }
-                for number in range(rounds + 1):
-                    for name, turn in contenders.items():
-                        took_s = await turn()
-                        if number:
-                            times.setdefault(name, []).append(took_s)
+                times |= await race(contenders, rounds)
     return times
 
 
@@ -165,16 +159,11 @@ def main() -> bool:
     events, rounds = size("RELAY_EVENTS", 20_000), size("RELAY_ROUNDS", 11)
     print(f"relay: {events:,} events of {BYTES} B of one agent, stored, to one WebSocket client")
     python_with_sdks()
-    agents = {kind: {"driver": kind, "command": _flood(kind, events)} for kind in KINDS}
+    agents = {kind: {"driver": kind, "command": flood(kind, events)} for kind in KINDS}
     with place() as here, serving(agents) as server:
         times = asyncio.run(_race(server, here, events, rounds))
         print(f"  memory of the server: {server.peak_mb():.0f} MB at most")
-    for name, taken in times.items():
-        rate = events / statistics.median(taken)
-        print(
-            f"  {name:18} median {statistics.median(taken):.3f} s, best {min(taken):.3f} s"
-            f" of {len(taken)} turns; {rate:,.0f} events/s"
-        )
+    show(times, events)
     held = [_verdict(kind, times) for kind in KINDS]
     return all(held)
 

@@ -26,8 +26,7 @@ from turnkeeper.store.sqlite import SqliteStore
 
 FIRST_MS, RATE = 50.0, 100_000.0
 BATCH = 100
-AHEAD = 16
-"""So many batches are with the store at once."""
+"""So many events are stored at once."""
 CURSORS = 100
 FULL_READS = 3
 SESSION, RUN = "long", "m_1-1"
@@ -53,18 +52,11 @@ async def build(server: Server, events: int) -> float:
     where.hold().release()
     store = await SqliteStore.open(where.database)
     epoch, coming, written = await store.claim(SESSION), facts(events), 0
-    more = True
-    while more:
-        appends = []
-        for _ in range(AHEAD):
-            batch = list(islice(coming, BATCH))
-            more = bool(batch)
-            if more:
-                lines = [e.encode(event) for event in batch]
-                written += sum(map(len, lines))
-                unfinished = batch[-1].seq < events
-                appends.append(store.append(Batch(SESSION, epoch, batch, unfinished, lines)))
-        await asyncio.gather(*appends)
+    while batch := list(islice(coming, BATCH)):
+        lines = [e.encode(event) for event in batch]
+        written += sum(map(len, lines))
+        unfinished = batch[-1].seq < events
+        await store.append(Batch(SESSION, epoch, batch, unfinished, lines))
     await store.close()
     return written / events
 

@@ -20,7 +20,8 @@ from openai import AsyncOpenAI
 
 from bench.client import Http
 from bench.figures import least, size
-from bench.relay import BYTES, KINDS, Turn, _flood, _ours
+from bench.race import Turn, race, show
+from bench.relay import BYTES, KINDS, flood, ours
 from bench.server import Server, serving
 
 SHARE = 0.5
@@ -62,21 +63,17 @@ def _check(text: str, events: int) -> None:
 
 
 async def _race(server: Server, events: int, rounds: int) -> dict[str, list[float]]:
-    """Both in turns, so that what disturbs one disturbs both; the first round is for warmth."""
+    """Both in turns."""
     times: dict[str, list[float]] = {}
     for kind in KINDS:
         async with AsyncExitStack() as stack:
             contenders: dict[str, Turn] = {
-                f"{kind}: WebSocket": await stack.enter_async_context(_ours(server, kind, events)),
+                f"{kind}: WebSocket": await stack.enter_async_context(ours(server, kind, events)),
                 f"{kind}: Responses": await stack.enter_async_context(
                     _responses(server, kind, events)
                 ),
             }
-            for number in range(rounds + 1):
-                for name, turn in contenders.items():
-                    took_s = await turn()
-                    if number:
-                        times.setdefault(name, []).append(took_s)
+            times |= await race(contenders, rounds)
     return times
 
 
@@ -84,16 +81,11 @@ def main() -> bool:
     """Print the rates; tell whether they are within what is promised."""
     events, rounds = size("RESPONSES_EVENTS", 20_000), size("RESPONSES_ROUNDS", 11)
     print(f"responses: {events:,} events of {BYTES} B of one agent, stored, to the openai client")
-    agents = {kind: {"driver": kind, "command": _flood(kind, events)} for kind in KINDS}
+    agents = {kind: {"driver": kind, "command": flood(kind, events)} for kind in KINDS}
     with serving(agents) as server:
         times = asyncio.run(_race(server, events, rounds))
         print(f"  memory of the server: {server.peak_mb():.0f} MB at most")
-    for name, taken in times.items():
-        rate = events / statistics.median(taken)
-        print(
-            f"  {name:18} median {statistics.median(taken):.3f} s, best {min(taken):.3f} s"
-            f" of {len(taken)} turns; {rate:,.0f} events/s"
-        )
+    show(times, events)
     held = [_verdict(kind, times) for kind in KINDS]
     return all(held)
 

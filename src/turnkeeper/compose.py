@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Literal
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue, TurnkeeperError
 from turnkeeper.core.limits import Limits, Moment, Patch, check_patch, overlay
-from turnkeeper.custody.client import Custodian
-from turnkeeper.custody.ending import wait_ended
 from turnkeeper.custody.folder import check_data as check_data
-from turnkeeper.custody.folder import data_directory, make_data, no_data
+from turnkeeper.custody.ours import Custody
 from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.drivers.demo_cast import CAST
 from turnkeeper.drivers.detect import KNOWN, Found, detect, spec_of
 from turnkeeper.drivers.offer import NOTHING, Given, Offer
 from turnkeeper.drivers.registry import Spec, make_agent, read_agent
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from turnkeeper.store.sqlite import SqliteStore
 
 DEFAULT_AGENT = "demo"
-ENDING_S = 5.0
-"""How long agents in custody are waited for, where nobody will take them up again."""
-LINGER_S = 2.0
 TIDY_S = 15.0
 """How often idle processes and sessions are looked for."""
 
@@ -134,9 +130,12 @@ class System:
         """It is closed, and its logs with it: whoever wants to read them opens them anew."""
         return self.closed and hasattr(self.store, "close")
 
+    async def _has(self, run: str) -> bool:
+        return await self.store.session_of(run) is not None
+
     async def _let_go(self, own: list[str]) -> None:
         if self.leaving == "end":
-            await self.custody.close(self.store)
+            await self.custody.close(self._has)
         else:
             await self.custody.let_go(own if self.leaving == "stop" else [])
         await close_agents(self.agents)
@@ -161,51 +160,6 @@ async def close_agents(agents: Mapping[str, Agent]) -> None:
         aclose = getattr(agent, "aclose", None)
         if aclose is not None:
             await aclose()
-
-
-class Custody:
-    """The custodian of a Turnkeeper, made when the first agent needs one."""
-
-    def __init__(self, data: Path | None) -> None:
-        self._data = data
-        self._custodian: Custodian | None = None
-        if data is not None:
-            make_data(data)
-
-    def __call__(self) -> Custodian:
-        if self._custodian is None:
-            data = make_data(check_data(data_directory()) if self._data is None else self._data)
-            try:
-                self._custodian = Custodian(data / "custody", linger_s=LINGER_S)
-                self._custodian.purge()
-            except OSError as fault:
-                raise no_data(data, fault) from None
-        return self._custodian
-
-    async def close(self, store: EventStore) -> None:
-        """End what belongs to that store's runs. Others may keep theirs in the same place."""
-        custodian, self._custodian = self._custodian, None
-        if custodian is None:
-            return
-        alive = [kept.name for kept in custodian.list() if kept.alive]
-        own = [name for name in alive if await store.session_of(name.rpartition(".")[0])]
-        await wait_ended(custodian, own, ENDING_S)
-        custodian.close()
-
-    async def end(self, names: Sequence[str]) -> None:
-        """End these, which are another node's now, and leave the rest as it is."""
-        if self._custodian is not None:
-            alive = {kept.name for kept in self._custodian.list() if kept.alive}
-            await wait_ended(self._custodian, alive.intersection(names), ENDING_S)
-
-    async def let_go(self, doomed: list[str]) -> None:
-        """End these, and leave the rest in custody."""
-        custodian, self._custodian = self._custodian, None
-        if custodian is None:
-            return
-        alive = {kept.name for kept in custodian.list() if kept.alive}
-        await wait_ended(custodian, [name for name in doomed if name in alive], ENDING_S)
-        custodian.close()
 
 
 def push_courier(*, private: bool) -> HttpCourier:
@@ -237,6 +191,11 @@ def built_in_agents() -> dict[str, Agent]:
     return {DEFAULT_AGENT: DemoAgent()}
 
 
+def demo_agents() -> dict[str, Agent | Spec]:
+    """The cast of the demo, and every known program that is on PATH."""
+    return {**CAST, **_known_here()}
+
+
 def agents_with(name: str) -> dict[str, Agent | Spec]:
     """The built-in ones, and the one of that name if it is a known program on this machine."""
     agents: dict[str, Agent | Spec] = {**built_in_agents()}
@@ -251,8 +210,11 @@ def agents_with(name: str) -> dict[str, Agent | Spec]:
 
 def usual_agents() -> dict[str, Agent | Spec]:
     """The built-in ones, and every known program that is on PATH."""
-    found = {known.name: spec_of(known) for known in KNOWN if shutil.which(known.command[0])}
-    return {**built_in_agents(), **found}
+    return {**built_in_agents(), **_known_here()}
+
+
+def _known_here() -> dict[str, Spec]:
+    return {known.name: spec_of(known) for known in KNOWN if shutil.which(known.command[0])}
 
 
 async def detected_agents() -> list[Found]:

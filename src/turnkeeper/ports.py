@@ -182,7 +182,11 @@ class EventStore(Protocol):
 
     async def append(self, batch: Batch) -> None:
         """All of it or nothing, durably. `Fenced` if the epoch is over; `OutOfOrder` if the first
-        event does not follow the log's last, or a run would end twice."""
+        event does not follow the log's last, or a run would end twice. Who appends to a session
+        again waits for the append before: of several at once, any may come first."""
+
+    def hurry(self) -> None:
+        """Somebody waits for an append that was asked for: it is not kept for others to join it."""
 
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         """The events after `after`, at most `limit` of them: fewer where they are large, but one at

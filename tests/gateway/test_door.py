@@ -1,5 +1,6 @@
 """Who is let in: tokens and scopes, names of the server, origins of pages; and what is not told."""
 
+import base64
 import json
 import logging
 from typing import Any
@@ -27,7 +28,7 @@ def bearer(token: str) -> dict[str, str]:
 def test_without_a_token_nothing_is_told_but_health() -> None:
     async def scene(home: House) -> None:
         for method, path in (
-            ("GET", "/"), ("GET", "/v1/sessions"), ("POST", "/v1/sessions"), ("GET", "/metrics"),
+            ("GET", "/v1/sessions"), ("POST", "/v1/sessions"), ("GET", "/metrics"),
             ("GET", "/openapi.json"), ("GET", "/v1/nowhere"), ("DELETE", "/v1/runs/x"),
         ):  # fmt: skip
             told = await home.ask(method, path)
@@ -69,13 +70,31 @@ def test_each_scope_reaches_as_far_as_it_says() -> None:
     play(scene, tokens=TOKENS)
 
 
-def test_a_token_in_the_query_is_for_the_page_and_the_socket_only() -> None:
+def test_a_token_in_the_query_is_for_the_socket_only() -> None:
     async def scene(home: House) -> None:
-        assert (await home.ask("GET", "/?token=t-read")).status == 200
-        assert (await home.ask("GET", "/?token=nope")).status == 401
         assert (await home.ask("GET", "/v1/sessions?token=t-read")).status == 401
         async with home.socket("/v1/ws?token=t-read") as ws:
             assert (await command(ws, "ping", "1"))["type"] == "pong"
+
+    play(scene, tokens=TOKENS)
+
+
+def offered(token: str) -> list[str]:
+    packed = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    return ["turnkeeper", f"turnkeeper.token.{packed}"]
+
+
+def test_a_page_gives_its_token_as_a_subprotocol_and_is_not_answered_with_it() -> None:
+    async def scene(home: House) -> None:
+        async with home.socket(subprotocols=offered("t-read")) as ws:
+            assert ws.subprotocol == "turnkeeper"
+            assert (await command(ws, "ping", "1"))["type"] == "pong"
+            told = await command(ws, "stop", "2", run="r_1")
+            assert told["problem"]["code"] == "TK-522"
+        for wrong in (offered("nope"), ["turnkeeper", "turnkeeper.token.%%"], ["turnkeeper"]):
+            with pytest.raises(InvalidStatus) as refused:
+                await home.socket(subprotocols=wrong)
+            assert refused.value.response.status_code == 401
 
     play(scene, tokens=TOKENS)
 
@@ -275,7 +294,7 @@ def test_the_port_that_goes_without_saying_need_not_be_said(origin: str, host: s
 def test_every_answer_carries_what_protects_browsers() -> None:
     async def scene(home: House) -> None:
         answers: list[Answer] = [
-            await home.ask("GET", "/"),
+            await home.ask("GET", "/v1/agents"),
             await home.ask("GET", "/v1/sessions"),
             await home.ask("GET", "/nowhere"),
             await home.ask("GET", "/", Host="evil.example"),

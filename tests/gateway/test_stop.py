@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -24,6 +25,11 @@ from tests.helpers.load import Stopwatch
 from turnkeeper.core.errors import InvalidValue, TurnkeeperError
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.serve import Server
+
+SHAKE = {
+    "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}  # fmt: skip
 
 
 def test_it_is_not_ready_while_it_starts_while_its_store_is_in_trouble_and_while_it_ends() -> None:
@@ -248,3 +254,48 @@ def test_whoever_comes_while_it_goes_is_not_a_fault_of_it() -> None:
         assert faults == []
 
     play(scene)
+
+
+def test_a_websocket_that_is_refused_while_it_goes_is_told_once_and_is_no_fault_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(home: House) -> None:
+        loop = asyncio.get_running_loop()
+        callers = [socket.create_connection(("127.0.0.1", home.port)) for _ in range(50)]
+        server = home.server._uvicorn
+        assert server is not None
+        await until(lambda: len(server.server_state.connections) == len(callers))
+        silent = iter(callers)
+
+        def ask() -> None:
+            """With every turn of the loop one of them asks: so there is one whose request was
+            just read, and not yet looked at, when all connections are told to end."""
+            caller = next(silent, None)
+            if caller is not None:
+                with suppress(OSError):  # it was closed already
+                    caller.sendall(head("GET", "/v1/ws", {"host": "localhost", **SHAKE}))
+                loop.call_soon(ask)
+
+        home.gate.close()
+        ask()
+        await home.server.stop(2.0)
+        told = [await asyncio.to_thread(_all_of, caller) for caller in callers]
+        answers = list(filter(None, told))
+        assert answers
+        for answer in answers:
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert answer.count(b"HTTP/1.1 ") == answer.count(b'"code":"TK-512"') == 1
+
+    play(scene)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def _all_of(caller: socket.socket) -> bytes:
+    """What it was told before it was closed."""
+    told = b""
+    with caller:
+        caller.settimeout(SOON_S)
+        with suppress(OSError):
+            while piece := caller.recv(65536):
+                told += piece
+    return told

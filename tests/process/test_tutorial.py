@@ -64,10 +64,10 @@ def names_of(group: click.Group) -> list[str]:
 
 
 FOREIGN = re.compile(
-    r"/(a2a|mcp|\.well-known|v1/responses|v1/ag-ui)(/|$)|/ag-ui/events$|/children$"
+    r"/(a2a|mcp|\.well-known|v1/responses|v1/ag-ui)(/|$)|/ag-ui/events$|/children$|^/assets/"
 )
-"""Other protocols, and runs below runs: they have pages of their own, and tests/surfaces and
-tests/process/children walk through them with the clients that people use there."""
+"""Other protocols, the page's parts, and runs below runs: they have pages of their own;
+tests/surfaces and tests/process/children walk through them with the clients that people use."""
 
 ON_PIPES = ("acp", "mcp")
 """Commands that are typed by programs, and speak to them."""

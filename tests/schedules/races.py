@@ -24,7 +24,7 @@ Racer = Literal["complete", "stop", "deadline", "exit", "kill"]
 PAIRS = tuple(itertools.permutations(get_args(Racer), 2))
 """The first of a pair is due a little earlier, or later: both orders are played."""
 
-LATER = [one for one in SURFACES if one.name in ("client", "Responses", "A2A", "MCP")]
+LATER = [one for one in SURFACES if one.name in ("client", "Responses", "A2A", "MCP", "AG-UI")]
 """Those that can be asked when all is over."""
 
 AT_ONCE = 12

@@ -105,6 +105,36 @@ def test_what_is_urgent_does_not_wait_and_takes_the_others_along() -> None:
     assert sorted(work for group in groups for work in group) == list(range(1, 10))
 
 
+def test_what_waits_for_more_to_come_can_be_hurried() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        echo.may.set()
+        await asyncio.gather(lane.put(1), lane.put(2))
+        waits = lane.put(3)
+        lane.hurry()
+        assert await waits == 3
+        echo.may.clear()
+        works = asyncio.gather(lane.put(4), lane.put(5))
+        await asyncio.sleep(0)
+        next_one = lane.put(6)
+        lane.hurry()
+        echo.may.set()
+        await works
+        assert await next_one == 6
+
+    assert play(test, gather_s=1000).groups == [[1, 2], [3], [4, 5], [6]]
+
+
+def test_what_is_urgent_goes_first_and_is_answered_before_the_others() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        echo.may.set()
+        others = [lane.put(1), lane.put(2)]
+        assert await lane.put(3, urgent=True) == 3
+        assert not any(other.done() for other in others)
+        assert await asyncio.gather(*others) == [1, 2]
+
+    assert play(test).groups == [[3, 1, 2]]
+
+
 def test_an_answer_that_is_an_exception_is_raised_to_whoever_asked_and_to_nobody_else() -> None:
     async def test(lane: Lane[Any], echo: Echo) -> None:
         echo.may.set()

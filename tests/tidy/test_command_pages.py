@@ -21,6 +21,7 @@ from turnkeeper.drivers.acp import AcpOptions
 from turnkeeper.drivers.chat_apis import ChatOptions
 from turnkeeper.drivers.claude import ClaudeOptions
 from turnkeeper.drivers.codex import CodexOptions
+from turnkeeper.drivers.demo import DemoOptions
 from turnkeeper.drivers.python import PythonOptions
 
 CONFIGURATION = (REPO / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ OF_DRIVERS: dict[str, set[str]] = {
     "python": {"target", *PythonOptions.__struct_fields__},
     "chat": set(ChatOptions.__struct_fields__),
     "a2a": set(A2AOptions.__struct_fields__),
-    "demo": set(),
+    "demo": {*DemoOptions.__struct_fields__},
 }
 OWN = {"driver", "limits", "warm_s", "sample_s", "approvals", "children_max", "depth_max", "mcp"}
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from turnkeeper import api
 from turnkeeper.cli.params import Where
-from turnkeeper.cli.reach import Found, find, wait_holder
+from turnkeeper.cli.reach import Found, Server, find, server_or_here
 from turnkeeper.cli.sides import Turn
 from turnkeeper.core import records as r
 from turnkeeper.core.commands import Accepted, Create
 from turnkeeper.core.errors import (
-    DATA_IN_USE,
     GAP,
     UNACKNOWLEDGED,
     UNREACHABLE,
@@ -75,20 +74,13 @@ async def side_for(where: Where, agent: str | None, *, leave: bool) -> AsyncIter
     """The server, or a Turnkeeper in this process on the data directory; `leave` its runs in
     custody at the end, or stop them."""
     found = find(where)
-    there = found.there
-    if there is None:
+    there = await server_or_here(found, lambda: _open(found, agent, leave))
+    if not isinstance(there, Server):
         try:
-            system = await _open(found, agent, leave)
-        except TurnkeeperError as refused:
-            if refused.entry is not DATA_IN_USE:
-                raise
-            there = await wait_holder(found.place, refused)
-        else:
-            try:
-                yield SideHere(system)
-            finally:
-                await system.close()
-            return
+            yield SideHere(there)
+        finally:
+            await there.close()
+        return
     from turnkeeper.cli.there import STAYING, client_of
 
     async with client_of(there, STAYING) as client:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +34,8 @@ from turnkeeper.core.errors import (
 from turnkeeper.place import Place
 from turnkeeper.projections import mcp
 from turnkeeper.projections import mcp_tools as tools
+
+T = TypeVar("T")
 
 AWAY_S = 60.0
 """So long a server may be away; then the call is refused, and the next one looks again."""
@@ -114,13 +117,17 @@ class Talk:
         self._servers = servers
         self._outlet = outlet
         self._version = mcp.USUAL
-        self._doing: dict[int | str, asyncio.Task[None]] = {}
+        self._doing: dict[int | str, asyncio.Task[Any]] = {}
+        self._batches: set[asyncio.Task[None]] = set()
 
     async def hear(self, line: bytes) -> None:
         try:
-            message = mcp.read(msgspec.json.decode(line))
+            raw = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            message = mcp.Fault(mcp.PARSE_ERROR, "the line is not JSON")
+            return await self.refuse("the line is not JSON")
+        if isinstance(raw, list):
+            return await self._hear_batch(raw)
+        message = mcp.read(raw)
         match message:
             case mcp.Fault():
                 await self._say(mcp.fault(None, message))
@@ -130,6 +137,27 @@ class Talk:
                 self._note(message)
             case mcp.Request():
                 await self._ask(message)
+        return None
+
+    async def _hear_batch(self, raw: list[Any]) -> None:
+        """Several messages in one; their answers are one, too."""
+        batch = mcp.settle_batch(raw, self._version, SERVER)
+        if isinstance(batch, mcp.Fault):
+            return await self._say(mcp.fault(None, batch))
+        for notice in batch.notices:
+            self._note(notice)
+        doing = [self._begin(wanted, self._answer(wanted)) for wanted in batch.wanted]
+        task = asyncio.ensure_future(self._say_all(batch.told, doing))
+        self._batches.add(task)
+        task.add_done_callback(self._batches.discard)
+        return None
+
+    async def _say_all(self, told: list[mcp.Json], doing: list[asyncio.Task[mcp.Json]]) -> None:
+        if doing:
+            await asyncio.wait(doing)
+        answers = [*told, *(task.result() for task in doing if not task.cancelled())]
+        if answers:
+            await self._outlet.write([_encode(answers)])
 
     async def refuse(self, why: str) -> None:
         await self._say(mcp.fault(None, mcp.Fault(mcp.PARSE_ERROR, why)))
@@ -140,8 +168,8 @@ class Talk:
             await asyncio.wait(self._doing.values(), timeout=LAST_S)
         for task in list(self._doing.values()):
             task.cancel()
-        if self._doing:
-            await asyncio.wait(self._doing.values())
+        if under_way := {*self._doing.values(), *self._batches}:
+            await asyncio.wait(under_way)
         await self._servers.close()
 
     def _note(self, notice: mcp.Notice) -> None:
@@ -163,12 +191,17 @@ class Talk:
         told = mcp.settle(request, version, SERVER)
         if not isinstance(told, mcp.Wanted):
             return await self._say(told)
-        task = asyncio.ensure_future(self._carry_out(told))
-        self._doing[request.id] = task
-        task.add_done_callback(lambda done: self._forget(request.id, done))
+        self._begin(told, self._carry_out(told))
         return None
 
-    def _forget(self, id: int | str, task: asyncio.Task[None]) -> None:
+    def _begin(self, wanted: mcp.Wanted, doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        id = wanted.request.id
+        task = asyncio.ensure_future(doing)
+        self._doing[id] = task
+        task.add_done_callback(lambda done: self._forget(id, done))
+        return task
+
+    def _forget(self, id: int | str, task: asyncio.Task[Any]) -> None:
         if self._doing.get(id) is task:
             del self._doing[id]
 
@@ -178,17 +211,18 @@ class Talk:
     # Calls -----------------------------------------------------------------------------------
 
     async def _carry_out(self, wanted: mcp.Wanted) -> None:
+        await self._say(await self._answer(wanted))
+
+    async def _answer(self, wanted: mcp.Wanted) -> mcp.Json:
         try:
             told = await self._asked(wanted)
         except TurnkeeperError as refused:
-            await self._say(mcp.refused(wanted, refused))
-            return
+            return mcp.refused(wanted, refused)
         if "error" in told:
             error = told["error"]
             wrong = mcp.Fault(error["code"], error["message"], error.get("data"))
-            await self._say(mcp.fault(wanted.request.id, wrong))
-        else:
-            await self._say(_in_version(wanted, told["result"]))
+            return mcp.fault(wanted.request.id, wrong)
+        return _in_version(wanted, told["result"])
 
     async def _asked(self, wanted: mcp.Wanted) -> dict[str, Any]:
         """What the server answers, asked again while none is there."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from turnkeeper.cli.params import Where
@@ -20,6 +21,8 @@ from turnkeeper.cli.sides import Books, Keeper, Message
 from turnkeeper.config import Config, load
 from turnkeeper.core.errors import DATA_IN_USE, NO_SERVER, TurnkeeperError
 from turnkeeper.place import Place
+
+T = TypeVar("T")
 
 URL, TOKEN = "TURNKEEPER_URL", "TURNKEEPER_TOKEN"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -122,26 +125,18 @@ class Running:
 async def keeper_for(where: Where, message: Message) -> AsyncIterator[Running]:
     """Whoever runs a turn: the server, or a Turnkeeper in this process on the data directory."""
     found = find(where)
-    there = found.there
     async with AsyncExitStack() as stack:
-        if there is None:
-            try:
-                running = await _in_process(found, message, stack)
-            except TurnkeeperError as refused:
-                if refused.entry is not DATA_IN_USE:
-                    raise
-                there = await wait_holder(found.place, refused)
-            else:
-                yield running
-                return
+        there = await server_or_here(found, lambda: _in_process(found, message, stack))
+        if isinstance(there, Running):
+            yield there
+            return
         from turnkeeper.cli.there import STAYING, There, check_there, client_of
 
         await check_there(there)
         client = await stack.enter_async_context(client_of(there, STAYING))
         told = f"through the server {there.base} ({there.how})"
-        if there.near:
-            message = placed(message, found.config)
-        yield Running(There(client), message, told)
+        wanted = placed(message, found.config) if there.near else message
+        yield Running(There(client), wanted, told)
 
 
 async def _in_process(found: Found, message: Message, stack: AsyncExitStack) -> Running:
@@ -158,7 +153,19 @@ def placed(message: Message, config: Config) -> Message:
     return dataclasses.replace(message, cwd=os.getcwd())
 
 
-async def wait_holder(place: Place, refused: TurnkeeperError) -> Server:
+async def server_or_here(found: Found, open_here: Callable[[], Awaitable[T]]) -> Server | T:
+    """The server; or what is opened on the data directory, unless a server has just taken it."""
+    if found.there is not None:
+        return found.there
+    try:
+        return await open_here()
+    except TurnkeeperError as refused:
+        if refused.entry is not DATA_IN_USE:
+            raise
+        return await _wait_holder(found.place, refused)
+
+
+async def _wait_holder(place: Place, refused: TurnkeeperError) -> Server:
     """The server that has just come, once it can be reached."""
     until = asyncio.get_running_loop().time() + STARTING_S
     while (there := holder(place)) is None:

@@ -18,18 +18,20 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from turnkeeper import __version__
+from turnkeeper.cli.screen import has_screen, show
 from turnkeeper.compose import (
     Durable,
     Leaving,
     System,
-    built_in_agents,
+    demo_agents,
+    detected_agents,
     durable,
     look_at,
     push_courier,
@@ -38,7 +40,7 @@ from turnkeeper.compose import (
 from turnkeeper.config import Config, Located, bare, load, read_tokens
 from turnkeeper.core.errors import PORT_TAKEN, InvalidValue, TurnkeeperError
 from turnkeeper.gateway.a2a_pushes import Pushes
-from turnkeeper.gateway.gate import Gate, Scope
+from turnkeeper.gateway.gate import Gate, KnownAgent, Scope
 from turnkeeper.gateway.serve import Server
 from turnkeeper.observe import logs
 from turnkeeper.observe.lag import LagMeter
@@ -57,11 +59,17 @@ STOP_S = 5.0
 """So long connections may take to end."""
 SPANS_S = 3.0
 PUSHES = "a2a-push.json"
+KNOWN_S = 60.0
+"""Programs are asked again how they are after so long."""
 SLACK_S = 30.0
 """What stopping may take beside draining, as a service manager is told it."""
 GC = (20_000, 50, 100)
 """What a server allocates lives as long as its sessions, and little of it is part of a cycle: with
 1,000 sessions the usual thresholds look through all of it again and again."""
+SWITCH_S = 0.0001
+"""The thread that writes waits no longer for the interpreter. The event loop lets go of it in every
+call of the system and takes it back at once, so it has to be asked; at the usual 5 ms whoever waits
+for a message to be stored waits for that several times."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Agents = Mapping[str, Agent | Mapping[str, Any]]
@@ -106,7 +114,7 @@ def serve_demo(*, host: str | None, port: int | None, data: str | None) -> int:
         quiet = {"log.level": ("warning", "demo")}
         config = bare(os.environ, {**quiet, **_given(host, port, data)})
         plan = Plan(
-            config, built_in_agents(), leaving, any_port=port is None, shows_token=True,
+            config, demo_agents(), leaving, any_port=port is None, shows_token=True,
             throwaway=leaving == "end",
         )  # fmt: skip
         return asyncio.run(_Serving(plan).wait_served())
@@ -203,7 +211,7 @@ class _Serving:
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
             trouble=lambda: getattr(system.store, "trouble", None),
             probe=lambda process: look_at(place.custody, process),
-            max_body_bytes=server.max_body_bytes, opening=TAKING_UP,
+            max_body_bytes=server.max_body_bytes, opening=TAKING_UP, known=Known(detected_agents),
             secret=place.make_secret(),
         )  # fmt: skip
         listening = Server(gate, server.host, server.port)
@@ -231,6 +239,7 @@ class _Serving:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC)
+        sys.setswitchinterval(SWITCH_S)
         lag = LagMeter(metrics.lagged)
         lag.start()
         stack.callback(lag.stop)
@@ -242,8 +251,13 @@ class _Serving:
     def _tell(self, served: _Served) -> None:
         url, place = served.server.url, served.place
         if self._plan.shows_token:
-            whole = f"{url}/?token={place.read_token()}"
+            token = place.read_token()
+            whole, page = f"{url}/?token={token}", f"{url}/#token={token}"
             _say(f"serving at {whole}")
+            _say(f"the page: {page}")
+            _say(f"the agents are {', '.join(self._plan.agents)}")
+            if has_screen(os.environ):
+                show(page, place.path)
             _say("in another terminal:")
             _say(f"  export TURNKEEPER_URL='{whole}'")
             _say('  turnkeeper run "help"')
@@ -279,6 +293,23 @@ class _Serving:
         served.place.withdraw()
         ends = self._plan.leaving == "end"
         await dispatcher.close(running_too=ends, queued_too=ends)
+
+
+class Known:
+    """Looks for known agents: at most one look at a time, and none soon after another."""
+
+    def __init__(self, look: Callable[[], Awaitable[Sequence[KnownAgent]]]) -> None:
+        self._look = look
+        self._lock = asyncio.Lock()
+        self._found: Sequence[KnownAgent] = ()
+        self._fresh_until = 0.0
+
+    async def __call__(self) -> Sequence[KnownAgent]:
+        async with self._lock:
+            if time.monotonic() >= self._fresh_until:
+                self._found = await self._look()
+                self._fresh_until = time.monotonic() + KNOWN_S
+        return self._found
 
 
 class Nowhere(io.StringIO):

@@ -109,11 +109,13 @@ class TellParent(msgspec.Struct, frozen=True):
 
 
 class AskChild(msgspec.Struct, frozen=True):
-    """After a restart: find out how a child is doing, and report its ending if it has one."""
+    """Find out how a child is doing, and report its ending if it has one. `again`: its parent, who
+    runs on after a restart, may be about to ask for it once more."""
 
     session: str
     run: str
     parent: str
+    again: bool = False
 
 
 Effect = Open | Reattach | Write | Sweep | Terminate | Kill | StopChild | TellParent | AskChild

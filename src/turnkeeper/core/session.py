@@ -82,7 +82,7 @@ class Machine:
             running = run is not None and run.id == entry.parent and run.phase in RUNNING
             if not running:
                 step.do(f.StopChild(entry.session, child, entry.parent))
-            step.do(f.AskChild(entry.session, child, entry.parent))
+            step.do(f.AskChild(entry.session, child, entry.parent, again=running))
         self._schedule(step)
         return step
 

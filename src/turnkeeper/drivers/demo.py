@@ -14,10 +14,13 @@ import math
 from collections.abc import Callable
 from typing import assert_never
 
+import msgspec
+
 from turnkeeper.core import effects as f
 from turnkeeper.core import signals as s
 from turnkeeper.core.commands import Abilities
-from turnkeeper.drivers.demo_turns import Turn, turn_for
+from turnkeeper.core.errors import InvalidValue
+from turnkeeper.drivers.demo_turns import REQUESTS, Turn, is_request, turn_for
 from turnkeeper.ports import Opening, Sink
 
 TERM_S = 0.05
@@ -26,11 +29,27 @@ TERM_S = 0.05
 ABILITIES = Abilities(steer=True, interrupt=True, approvals=True, thinking=True)
 
 
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator may say of a demo agent."""
+
+    plays: str = ""
+    """The request that it takes every message for that makes none."""
+
+    def __post_init__(self) -> None:
+        if self.plays and not is_request(self.plays):
+            told = f"give one of {', '.join(REQUESTS)}, and a number where it takes one"
+            raise InvalidValue("plays", self.plays, told)
+
+
 class DemoAgent:
     """`Agent` that plays a script. `pace_s` is the time between two words, `ready_after_s` the
-    time that a process of it needs to start."""
+    time that a process of it needs to start. `plays` is the request that it takes every other
+    message for; without it, it echoes."""
 
-    def __init__(self, *, pace_s: float = 0.04, ready_after_s: float = 0.02) -> None:
+    def __init__(
+        self, *, pace_s: float = 0.04, ready_after_s: float = 0.02, plays: str = ""
+    ) -> None:
+        self._plays = DemoOptions(plays=plays).plays
         self._pace_s = pace_s
         self._ready_after_s = ready_after_s
 
@@ -43,7 +62,7 @@ class DemoAgent:
         return False
 
     def open(self, opening: Opening, sink: Sink) -> DemoLink:
-        link = DemoLink(opening, sink, self._pace_s)
+        link = DemoLink(opening, sink, self._pace_s, self._plays)
         link.start(self._ready_after_s)
         return link
 
@@ -57,7 +76,8 @@ class DemoAgent:
 class DemoLink:
     """One process of the demo agent, as far as it has any: a turn, and the timer it waits on."""
 
-    def __init__(self, opening: Opening, sink: Sink, pace_s: float) -> None:
+    def __init__(self, opening: Opening, sink: Sink, pace_s: float, plays: str = "") -> None:
+        self._plays = plays
         self._process = opening.process
         self._run = opening.run
         self._sink = sink
@@ -131,7 +151,7 @@ class DemoLink:
 
     def _begin(self, intent: f.Say) -> None:
         self._run = intent.run
-        script = turn_for(intent.text, self._pace_s)
+        script = turn_for(intent.text, self._pace_s, self._plays)
         self._stubborn = script.stubborn
         self._turn = script.moves
         self._go_on(script.moves, None)

@@ -47,8 +47,9 @@ class Request(NamedTuple):
         return f"{self.words} [{self.unit}]" if self.unit else self.words
 
 
-def turn_for(text: str, pace_s: float) -> Script:
-    """The script for a message: the request it makes, or a friendly echo."""
+def turn_for(text: str, pace_s: float, plays: str = "") -> Script:
+    """The script for a message: the request it makes; else what this agent always `plays`, or a
+    friendly echo."""
     asked = re.sub(r"\s+", " ", text).strip(" .!?").lower()
     request = REQUESTS.get(asked)
     if request is not None:
@@ -56,10 +57,19 @@ def turn_for(text: str, pace_s: float) -> Script:
     words, _, number = asked.rpartition(" ")
     request = REQUESTS.get(words)
     if request is None or not (request.unit or NUMBER_LIKE.match(number)):
-        return Script(_echo(text, pace_s))
+        return turn_for(plays, pace_s) if plays else Script(_echo(text, pace_s))
     if not request.unit or not NUMBER.fullmatch(number):
         return Script(_explain(request, number, pace_s))
     return Script(request.play(float(number), pace_s))
+
+
+def is_request(text: str) -> bool:
+    """Whether it is one of those that `help` tells, with a number where it takes one."""
+    words, _, number = text.rpartition(" ")
+    known = REQUESTS.get(words)
+    return text in REQUESTS or (
+        known is not None and known.unit != "" and NUMBER.fullmatch(number) is not None
+    )
 
 
 def _say(text: str, pace_s: float) -> Iterator[Move]:

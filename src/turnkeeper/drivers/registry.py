@@ -23,7 +23,7 @@ from turnkeeper.drivers.chat import ChatAgent
 from turnkeeper.drivers.chat_apis import ChatOptions
 from turnkeeper.drivers.claude import ClaudeAgent, ClaudeOptions
 from turnkeeper.drivers.codex import CodexAgent, CodexOptions
-from turnkeeper.drivers.demo import DemoAgent
+from turnkeeper.drivers.demo import DemoAgent, DemoOptions
 from turnkeeper.drivers.offer import NOTHING, Given
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.python import PythonAgent, PythonOptions, locate
@@ -130,9 +130,8 @@ def _a2a(table: _Table) -> Make:
 
 
 def _demo(table: _Table) -> Make:
-    for key, value in table.rest.items():
-        raise InvalidValue(f"{table.where}.{key}", value, "the demo agent has no settings")
-    return lambda _, __: DemoAgent()
+    options = table.read(DemoOptions)
+    return lambda _, __: DemoAgent(plays=options.plays)
 
 
 DRIVERS: dict[str, Callable[[_Table], Make]] = {

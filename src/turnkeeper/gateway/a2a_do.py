@@ -169,6 +169,10 @@ def _tenant(a: Asked) -> str:
 
 
 async def extended_card(a: Asked) -> Result:
+    """It is for who has shown who they are; where nobody has to, the one card tells everything."""
+    if not a.call.gate.tokens:
+        kind = x.NO_CARD if a.version == "0.3" else x.UNSUPPORTED
+        raise x.Wrong(kind, "this server needs no token, and its card tells everything")
     agent = a.agent_named(_tenant(a))
     return card(facts(a.call, agent, told_all=True), for_all=a.version == "0.3")
 

@@ -18,7 +18,7 @@ from turnkeeper.core.events import decode
 from turnkeeper.gateway.asked import Gone
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.reader import Reader
-from turnkeeper.gateway.sse import COMMENT, HEADERS, until_gone
+from turnkeeper.gateway.sse import Stream, send_part, until_gone
 from turnkeeper.gateway.table import Call
 from turnkeeper.projections.a2a_shapes import Json, Version, task_of, update_of, whole
 from turnkeeper.projections.a2a_task import StatusUpdate, Task, Update
@@ -32,7 +32,7 @@ class Following:
     def __init__(self, gate: Gate, reader: Reader, task: Task) -> None:
         self.gate = gate
         self.task = task
-        self._reader = reader
+        self.reader = reader
         self._mark = b'"run":%b' % _encoder.encode(task.id)
         self._kept: Sequence[bytes] = ()
         """What was read and does not count yet."""
@@ -44,14 +44,14 @@ class Following:
 
     def end(self) -> None:
         """The server goes; the task does not."""
-        self._reader.close()
+        self.reader.close()
 
     def close(self) -> None:
-        self._reader.close()
+        self.reader.close()
 
     async def catch_up(self, upto: int | None = None) -> None:
         """Read up to that event, or as far as the log goes now. What comes with it is kept."""
-        reader = self._reader
+        reader = self.reader
         upto = reader.head if upto is None else upto
         while reader.cursor < upto:
             lines = await reader.next_lines()
@@ -64,7 +64,7 @@ class Following:
     async def next(self) -> list[Update]:
         """What is new, waiting for it if need be; nothing once all is over."""
         while True:
-            lines, self._kept = self._kept or await self._reader.next_lines(), ()
+            lines, self._kept = self._kept or await self.reader.next_lines(), ()
             if not lines:
                 return []
             updates = self._feed(lines)
@@ -78,6 +78,8 @@ class Following:
 
 async def wait_for(call: Call, following: Following, done: Callable[[Task], bool]) -> None:
     """Until that is so, or the server goes. Whoever asked and left does not wait any longer."""
+    if call.gate.closed:
+        return
 
     async def read() -> None:
         while not done(following.task) and await following.next():
@@ -99,54 +101,32 @@ async def wait_for(call: Call, following: Following, done: Callable[[Task], bool
     reading.result()
 
 
-class Telling:
-    """The news of a task as a stream of server-sent events. `run` it once.
+class Telling(Stream):
+    """The news of a task as a stream of server-sent events.
 
     `pauses`: it ends when somebody is asked, for then the client has the word.
     """
 
+    opening = b""
+
     def __init__(
         self, following: Following, version: Version, wrap: Callable[[Json], Json], *, pauses: bool
     ) -> None:
+        super().__init__(following.reader, following.gate.keep_alive_s)
         self._following = following
         self._version = version
         self._wrap = wrap
         self._pauses = pauses
-        self._sending = False
 
     async def run(self, receive: Receive, send: Send) -> None:
         gate = self._following.gate
         with gate.watcher(), gate.guest(self._following):
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            pump = asyncio.ensure_future(self._pump(send))
-            left = asyncio.ensure_future(until_gone(receive))
-            try:
-                await self._keep(send, pump, left, gate.keep_alive_s)
-            finally:
-                for task in (pump, left):
-                    task.cancel()
-                await asyncio.wait({pump, left})
-            if not pump.cancelled():
-                await send({"type": "http.response.body", "body": b""})
-                pump.result()
-
-    async def _keep(
-        self, send: Send, pump: asyncio.Future[None], left: asyncio.Future[None], every_s: float
-    ) -> None:
-        """A comment now and then, so that nobody takes a quiet task for a dead one."""
-        while True:
-            done, _ = await asyncio.wait(
-                {pump, left}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if done:
-                return
-            if not self._sending:
-                await _part(send, COMMENT)
+            await super().run(receive, send)
 
     async def _pump(self, send: Send) -> None:
         async for news in self._news():
             self._sending = True
-            await _part(send, b"".join(b"data: %b\n\n" % _encoder.encode(one) for one in news))
+            await send_part(send, b"".join(b"data: %b\n\n" % _encoder.encode(one) for one in news))
             self._sending = False
 
     async def _news(self) -> AsyncIterator[list[Json]]:
@@ -165,7 +145,3 @@ class Telling:
 
     def _is_final(self, update: Update) -> bool:
         return isinstance(update, StatusUpdate) and self._is_over()
-
-
-async def _part(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})

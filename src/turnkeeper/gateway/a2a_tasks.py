@@ -31,6 +31,7 @@ from turnkeeper.ports import Agent
 from turnkeeper.projections import a2a_errors as x
 from turnkeeper.projections.a2a_asked import Decision, Sent, read_decision
 from turnkeeper.projections.a2a_task import ASKING, BY, WORKING, Task
+from turnkeeper.runtime.finding import before_run
 
 SENDER = "a2a"
 CANCEL_S = 15.0
@@ -67,7 +68,8 @@ async def find(gate: Gate, task: str, agent: str = "") -> RunRecord:
 
 async def follow(gate: Gate, record: RunRecord) -> Following:
     """That task as it is now, and what becomes of it. Close it when done."""
-    following = await Following.open(gate, record.id, record.session)
+    after = await before_run(gate.dispatcher, record)
+    following = await Following.open(gate, record.id, record.session, after)
     following.task.agent, following.task.successor = record.agent, record.successor
     with ExitStack() as stack:
         stack.callback(following.close)

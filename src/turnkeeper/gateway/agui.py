@@ -37,6 +37,7 @@ from turnkeeper.projections import agui_asked as asked
 from turnkeeper.projections.agui import Json, Story, Telling, refusal_of
 from turnkeeper.projections.agui_asked import RunAgentInput
 from turnkeeper.projections.agui_thread import Thread
+from turnkeeper.runtime.finding import before_run
 
 _encode = msgspec.json.Encoder().encode
 
@@ -150,7 +151,8 @@ async def send_whole(send: Send, told: Sequence[Json]) -> None:
 
 
 async def ag_ui_thread(call: Call) -> None:
-    """From the beginning the log is read, and from the cursor on it is told."""
+    """From the beginning the log is read, and from the cursor on it is told: whoever comes in the
+    middle has to be told what is open there, and in which run."""
     after = cursor_of(call)
     with call.gate.watcher():
         reader = await Reader.open(call.gate, call.id, 0)
@@ -179,7 +181,7 @@ async def _begin(gate: Gate, wanted: RunAgentInput, agent: str | None) -> Begun:
         r.ApprovalQuery(session=session, state="open", limit=1)
     )
     if open_ones.items:
-        return await _attach(gate, session, key, open_ones.items[0].id)
+        return await _attach(gate, session, key, open_ones.items[0])
     message = api.NewMessage(text=text, sender="ag-ui")
     accepted = await actions.send(gate, session, message, key)
     return Begun(session, accepted.run_id, accepted.message_id, accepted.seq - 1)
@@ -217,9 +219,21 @@ def _sole(gate: Gate) -> str:
     raise InvalidValue("agent", None, told)
 
 
-async def _attach(gate: Gate, session: str, key: str, approval: str) -> Begun:
-    """While a question is open nothing new can be asked: only what was asked before."""
-    reader = await Reader.open(gate, session, 0)
+async def _attach(gate: Gate, session: str, key: str, asked_for: r.ApprovalRecord) -> Begun:
+    """While a question is open nothing new can be asked: only what was asked before, as a rule in
+    the run that asks."""
+    likely = await before_run(gate.dispatcher, await gate.dispatcher.run(asked_for.run))
+    for after in dict.fromkeys((likely, 0)):
+        found = await _find(gate, session, key, after)
+        if found is not None:
+            return found
+    told = f"approval {asked_for.id} of thread {session} is open, and nothing in resume answers it"
+    raise TurnkeeperError(OPEN_QUESTION, told, field="resume")
+
+
+async def _find(gate: Gate, session: str, key: str, after: int) -> Begun | None:
+    """What a message with that key has led to."""
+    reader = await Reader.open(gate, session, after)
     try:
         head = reader.head
         while reader.cursor < head and (events := await reader.next_events()):
@@ -229,8 +243,7 @@ async def _attach(gate: Gate, session: str, key: str, approval: str) -> Begun:
                     return Begun(session, data.run, data.message, event.seq - 1)
     finally:
         reader.close()
-    told = f"approval {approval} of thread {session} is open, and nothing in resume answers it"
-    raise TurnkeeperError(OPEN_QUESTION, told, field="resume")
+    return None
 
 
 async def _resume(gate: Gate, wanted: RunAgentInput, session: str) -> Begun:
@@ -252,7 +265,8 @@ async def _resume(gate: Gate, wanted: RunAgentInput, session: str) -> Begun:
             if settled.state != ("allowed" if allow else "denied"):
                 raise
     run = await gate.dispatcher.run(records[0].run)
-    return Begun(session, run.id, run.message, 0, [name for name, _, _ in decisions])
+    after = await before_run(gate.dispatcher, run)
+    return Begun(session, run.id, run.message, after, [name for name, _, _ in decisions])
 
 
 STREAM = {200: Told("text/event-stream", "AG-UI events, to RUN_FINISHED or RUN_ERROR")}

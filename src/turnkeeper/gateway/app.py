@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnkeeper.core.errors import NO_SUCH_PLACE
 from turnkeeper.gateway.answers import Answer, Refusal
+from turnkeeper.gateway.auth import SUBPROTOCOL
 from turnkeeper.gateway.door import Door
 from turnkeeper.gateway.gate import Gate
 from turnkeeper.gateway.openapi import document
@@ -69,7 +70,9 @@ class SocketPlace:
         scope["access"].check("read")
         with self._gate.socket():
             await receive()
-            await Socket(self._gate, scope["access"], receive, send).run()
+            offered = SUBPROTOCOL in scope["subprotocols"]
+            socket = Socket(self._gate, scope["access"], receive, send)
+            await socket.run(SUBPROTOCOL if offered else None)
 
 
 async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,10 +6,11 @@ is compared in constant time, and appears in nothing that is logged or answered.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -75,6 +76,25 @@ def bearer(authorization: str | None) -> str | None:
     """The token in an Authorization header."""
     kind, _, token = (authorization or "").partition(" ")
     return token.strip() if kind.lower() == "bearer" and token.strip() else None
+
+
+SUBPROTOCOL = "turnkeeper"
+"""What our WebSocket speaks, for browsers: they can say no more in a handshake than such names."""
+
+_AS_TOKEN = "turnkeeper.token."
+
+
+def token_among(subprotocols: Iterable[str]) -> str | None:
+    """The token that a page gives as one of the names it offers, in base64url: in a header it is
+    neither in an address nor in anybody's log."""
+    for name in subprotocols:
+        if name.startswith(_AS_TOKEN):
+            packed = name.removeprefix(_AS_TOKEN)
+            try:
+                return base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)).decode()
+            except ValueError:
+                return ""
+    return None
 
 
 # Names and origins ---------------------------------------------------------------------------

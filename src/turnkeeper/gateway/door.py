@@ -18,8 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turnkeeper.core.errors import SHUTTING_DOWN, TurnkeeperError
 from turnkeeper.gateway.answers import Answer, Headers, mistake, refusal
 from turnkeeper.gateway.asked import Gone, header, sole
-from turnkeeper.gateway.auth import Tokens, bearer, check_host, check_origin
+from turnkeeper.gateway.auth import Tokens, bearer, check_host, check_origin, token_among
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.page import ASSETS
 
 log = logging.getLogger("turnkeeper.gateway")
 access_log = logging.getLogger("turnkeeper.access")
@@ -27,8 +28,9 @@ access_log = logging.getLogger("turnkeeper.access")
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 """These tell nothing that needs a token or a name."""
 
-PUBLIC: Final = frozenset({"/.well-known/agent-card.json"})
-"""This needs no token, but one of our names: it tells where we are."""
+PUBLIC: Final = frozenset({"/.well-known/agent-card.json", "/"})
+"""These need no token, but one of our names: the card tells where we are, the page is the same for
+everybody and says nothing before it has a token."""
 
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
@@ -99,9 +101,9 @@ class Door:
                     answer = Answer(204, b"", headers=ASKED_BEFOREHAND)
                     return await answer.send(going.send)
             token = bearer(header(headers, b"authorization"))
-            if token is None and (scope["type"] == "websocket" or path == "/"):
-                token = query_token
-            if path not in PUBLIC:
+            if token is None and scope["type"] == "websocket":
+                token = query_token or token_among(scope["subprotocols"])
+            if path not in PUBLIC and not path.startswith(ASSETS):
                 scope["access"] = self._tokens.access(token)
             gate.check_open()
         return await self._app(scope, receive, going.send)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from turnkeeper.core.errors import (
@@ -42,6 +43,21 @@ class Guest(Protocol):
         """The server goes: say so where that can be said, and be done soon. Returns at once."""
 
 
+class KnownAgent(Protocol):
+    """A known agent, as somebody has found it on this machine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def driver(self) -> str: ...
+    @property
+    def state(self) -> Literal["ready", "not installed", "needs login", "does not answer"]: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def todo(self) -> str: ...
+
+
 def _no_trouble() -> str | None:
     return None
 
@@ -69,6 +85,10 @@ class Gate:
     metrics: Callable[[], bytes] | None = None
     probe: Probe | None = None
     """Looks at an agent's processes, for who asks what a run is doing."""
+    known: Callable[[], Awaitable[Sequence[KnownAgent]]] | None = None
+    """Looks for the agents that people may have on this machine."""
+    page: Path | None = None
+    """Where the page's files are, if not in this package."""
     opening: str | None = None
     """What is still to be done before it is ready; none once it is."""
     max_body_bytes: int = 4 * MIB

@@ -19,7 +19,7 @@ from turnkeeper.core.errors import (
 )
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.gateway import actions
-from turnkeeper.gateway.answers import TEXT, Answer, Refusal, answer
+from turnkeeper.gateway.answers import Answer, Refusal, answer
 from turnkeeper.gateway.asked import Gone, header
 from turnkeeper.gateway.reader import Reader
 from turnkeeper.gateway.sse import Stream, until_gone
@@ -34,19 +34,6 @@ LAST = {
 }
 
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-
-PAGE = b"""Turnkeeper is here.
-
-/openapi.json   everything that can be asked, for programs
-/v1/sessions    conversations with agents
-/v1/runs        turns: queued, running, ended
-/v1/approvals   what agents want to be allowed
-/v1/agents      who can be talked to
-/v1/ws          a WebSocket: events and commands
-/healthz        it lives
-/readyz         it is ready for work
-/metrics        for Prometheus
-"""
 
 
 # Sessions ------------------------------------------------------------------------------------
@@ -200,10 +187,6 @@ async def metrics(call: Call) -> Answer:
     if call.gate.metrics is None:
         raise Refusal(NO_SUCH_PLACE, "this server keeps no metrics")
     return Answer(200, call.gate.metrics(), METRICS)
-
-
-async def page(call: Call) -> Answer:
-    return Answer(200, PAGE, TEXT)
 
 
 async def socket_wanted(call: Call) -> Answer:

@@ -9,8 +9,9 @@ neither ever ends a run.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from importlib.metadata import version as version_of_package
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 
@@ -34,6 +35,8 @@ from turnkeeper.gateway.sse import until_gone
 from turnkeeper.gateway.table import Call, Endpoint, Form, Told
 from turnkeeper.projections import mcp
 from turnkeeper.projections import mcp_tools as tools
+
+T = TypeVar("T")
 
 PATH = "/mcp"
 SESSION = b"mcp-session-id"
@@ -74,7 +77,7 @@ def render(refused: TurnkeeperError) -> Answer:
 
 
 async def mcp_post(call: Call) -> Answer | None:
-    """One message of the client's."""
+    """One message of the client's, or (in the version that has that) several."""
     accept = (header(call.headers, b"accept") or "*/*").lower()
     if "application/json" not in accept and "*/*" not in accept:
         return _said(406, mcp.Fault(mcp.INVALID_REQUEST, "accept application/json"))
@@ -86,11 +89,14 @@ async def mcp_post(call: Call) -> Answer | None:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _said(400, mcp.Fault(mcp.PARSE_ERROR, "the body is not JSON"))
+    said = header(call.headers, ROUTING[0])
+    modern = said is not None and said not in mcp.HANDSHAKE
+    if isinstance(raw, list) and not modern:
+        with call.gate.watcher():
+            return await _batch(call, raw)
     message = mcp.read(raw)
     if isinstance(message, mcp.Fault):
         return _said(400, message)
-    said = header(call.headers, ROUTING[0])
-    modern = said is not None and said not in mcp.HANDSHAKE
     if isinstance(message, mcp.Request) and mcp.is_modern(message.params):
         modern = True
     with call.gate.watcher():
@@ -123,7 +129,7 @@ async def _modern(call: Call, message: mcp.Request | mcp.Notice | mcp.Reply) -> 
         if _is_slow(told) and _takes_stream(call):
             await _stream_modern(call, told)
             return None
-        told = await _until_done(call, told)
+        told = await _until_done(call, _carry_out(call.gate, call.access, told))
     return _answered(told, modern=True)
 
 
@@ -139,8 +145,7 @@ async def _handshake(call: Call, message: mcp.Request | mcp.Notice | mcp.Reply) 
         case mcp.Reply():
             return Answer(202, b"")
         case mcp.Notice():
-            if message.method == "notifications/cancelled":
-                _cancel(shelf, session, message.params.get("requestId"))
+            _note(shelf, session, message)
             return Answer(202, b"")
         case mcp.Request():
             told = mcp.settle(message, version, SERVER)
@@ -149,12 +154,31 @@ async def _handshake(call: Call, message: mcp.Request | mcp.Notice | mcp.Reply) 
             if _is_slow(told) and _takes_stream(call):
                 await _stream(call, told, shelf, session)
                 return None
-            return _answered(await _until_done(call, told))
+            return _answered(await _until_done(call, _carry_out(call.gate, call.access, told)))
         case _:
             assert_never(message)
 
 
-def _cancel(shelf: Shelf, session: str, request: object) -> None:
+async def _batch(call: Call, raw: list[Any]) -> Answer:
+    """Several messages in one, and their answers in one, when all are there."""
+    shelf = shelf_of(call.gate)
+    session, version = _session(call, shelf)
+    batch = mcp.settle_batch(raw, version, SERVER)
+    if isinstance(batch, mcp.Fault):
+        return _said(400, batch)
+    for notice in batch.notices:
+        _note(shelf, session, notice)
+    if not batch.told and not batch.wanted:
+        return Answer(202, b"")
+    doing = [_carry_out(call.gate, call.access, wanted) for wanted in batch.wanted]
+    done = await _until_done(call, asyncio.gather(*doing)) if doing else []
+    return Answer(200, _encode([*batch.told, *done]))
+
+
+def _note(shelf: Shelf, session: str, notice: mcp.Notice) -> None:
+    if notice.method != "notifications/cancelled":
+        return
+    request = notice.params.get("requestId")
     task = shelf.tasks.get((session, request)) if isinstance(request, int | str) else None
     if task is not None:
         task.cancel()
@@ -238,16 +262,16 @@ async def _carry_out(gate: Gate, access: Access, wanted: mcp.Wanted) -> mcp.Json
 class Leaving:
     """Something that is waited for here, until the server goes."""
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self, task: asyncio.Future[Any]) -> None:
         self._task = task
 
     def end(self) -> None:
         self._task.cancel()
 
 
-async def _until_done(call: Call, wanted: mcp.Wanted) -> mcp.Json:
+async def _until_done(call: Call, doing: Awaitable[T]) -> T:
     """The whole answer; whoever has left does not wait for it any longer."""
-    task = asyncio.ensure_future(_carry_out(call.gate, call.access, wanted))
+    task = asyncio.ensure_future(doing)
     left = asyncio.ensure_future(until_gone(call.receive))
     try:
         with call.gate.guest(Leaving(task)):

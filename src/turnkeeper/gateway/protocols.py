@@ -15,7 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request, Response
 
-from turnkeeper.core.errors import BUSY, INVALID, TOO_LARGE, TurnkeeperError
+from turnkeeper.core.errors import BUSY, INVALID, SHUTTING_DOWN, TOO_LARGE, TurnkeeperError
 from turnkeeper.gateway.answers import Answer, Refusal, refusal
 from turnkeeper.gateway.door import SECURITY
 
@@ -140,6 +140,7 @@ class WebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pong: list[bytes] = []
+        self._refused = False
         self._shake = self.conn.accept
         self.conn.accept = self._accept  # type: ignore[method-assign]
 
@@ -147,9 +148,18 @@ class WebSocket(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, Together(self.transport, self.loop))
 
+    def shutdown(self) -> None:
+        """Whoever has asked for a WebSocket, and not been answered, is told why here: the answer
+        that is being made for them would come too late."""
+        if self.handshake_initiated and not self.handshake_complete and not self.initial_response:
+            told = refusal(TurnkeeperError(SHUTTING_DOWN, "this server is shutting down"))
+            self.conn.send_response(_saying(told, self.conn.reject(told.status, "")))
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.handshake_complete = self.close_sent = self._refused = True
+        super().shutdown()
+
     async def send(self, message: Any) -> None:
-        if self.conn.eof_sent and not self.handshake_complete:
-            self.handshake_complete = True  # the server goes, and has said so: nobody is told twice
+        if self._refused:  # nobody is told twice
             return
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
@@ -161,16 +171,7 @@ class WebSocket(WebSocketsSansIOProtocol):
         if response.status_code == 101:
             return response
         why = bytes(response.body or b"").decode("utf-8", "replace").strip()
-        told = refusal(Refusal(INVALID, why[:200], status=response.status_code))
-        del response.headers["Content-Type"], response.headers["Content-Length"]
-        for name, value in [
-            (b"Content-Type", told.media),
-            (b"Content-Length", b"%d" % len(told.body)),
-            *SECURITY,
-        ]:
-            response.headers[name.decode()] = value.decode()
-        response.body = told.body
-        return response
+        return _saying(refusal(Refusal(INVALID, why[:200], status=response.status_code)), response)
 
     def handle_ping(self) -> None:
         """Whoever pings and does not read gets one answer, to the last ping, when they read."""
@@ -207,6 +208,20 @@ class WebSocket(WebSocketsSansIOProtocol):
         """The peer did not answer a ping: there is nobody to wait for, least of all to flush."""
         super().keepalive_timeout()
         self.transport.abort()
+
+
+def _saying(told: Answer, response: Response) -> Response:
+    """That response, with this problem in it."""
+    del response.headers["Content-Type"], response.headers["Content-Length"]
+    for name, value in [
+        (b"Content-Type", told.media),
+        (b"Content-Length", b"%d" % len(told.body)),
+        *told.headers,
+        *SECURITY,
+    ]:
+        response.headers[name.decode()] = value.decode()
+    response.body = told.body
+    return response
 
 
 class Together:

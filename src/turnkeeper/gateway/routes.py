@@ -20,7 +20,7 @@ from turnkeeper.core.errors import (
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
 )  # fmt: skip
-from turnkeeper.gateway import a2a, agui, mcp, responses
+from turnkeeper.gateway import a2a, agui, known, mcp, page, responses
 from turnkeeper.gateway import handlers as h
 from turnkeeper.gateway import queries as q
 from turnkeeper.gateway.table import Endpoint, Told
@@ -116,6 +116,7 @@ TABLE: tuple[Endpoint, ...] = (
         "GET", "/v1/agents", h.list_agents, "The agents that sessions can be with", "read",
         {200: Told(api.AgentsOut, "all of them")},
     ),
+    *known.ENDPOINTS,
     Endpoint(
         "GET", SOCKET, h.socket_wanted, "A WebSocket: events of many sessions, and commands",
         "read",
@@ -135,10 +136,7 @@ TABLE: tuple[Endpoint, ...] = (
         "GET", "/metrics", h.metrics, "Counts and times, for Prometheus", "read",
         {200: Told("text/plain", "in the text format of Prometheus")}, (NO_SUCH_PLACE,), query=None,
     ),
-    Endpoint(
-        "GET", "/", h.page, "Where things are", "read",
-        {200: Told("text/plain", "a few lines for people")}, query=None,
-    ),
+    *page.ENDPOINTS,
     *responses.ENDPOINTS,
     *a2a.ENDPOINTS,
     *mcp.ENDPOINTS,

@@ -59,10 +59,10 @@ class Socket:
         self._ending: asyncio.Task[None] | None = None
         self._over = False
 
-    async def run(self) -> None:
+    async def run(self, subprotocol: str | None = None) -> None:
         """Until either side goes."""
         with self.gate.guest(self):
-            await self._send({"type": "websocket.accept"})
+            await self._send({"type": "websocket.accept", "subprotocol": subprotocol})
             try:
                 taken = 0
                 while (message := await self._receive())["type"] != "websocket.disconnect":

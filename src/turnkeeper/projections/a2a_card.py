@@ -1,8 +1,9 @@
 """The agent card: what a Turnkeeper says of itself to A2A clients.
 
 Decides what is told to everybody, and what only to who has a token. It must not know who asks.
-Invariant: without a token nobody learns which agents there are, unless none is needed; whoever does
-not say that it speaks 1.0 gets a card that clients of 0.3 can read too.
+Invariant: without a token nobody learns which agents there are, unless none is needed, and then
+there is no further card to be had; whoever does not say that it speaks 1.0 gets a card that clients
+of 0.3 can read too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def card(facts: Facts, *, for_all: bool) -> Json:
         "version": facts.version,
         "supportedInterfaces": _interfaces(base),
         "capabilities": {
-            "streaming": True, "pushNotifications": facts.pushes, "extendedAgentCard": True,
+            "streaming": True, "pushNotifications": facts.pushes,
+            "extendedAgentCard": facts.needs_token,
         },
         "defaultInputModes": INPUT,
         "defaultOutputModes": OUTPUT,
@@ -58,14 +60,14 @@ def card(facts: Facts, *, for_all: bool) -> Json:
     }  # fmt: skip
     if facts.needs_token:
         found |= _security(for_all=for_all)
-    return {**found, **_for_old(base)} if for_all else found
+    return {**found, **_for_old(base, facts)} if for_all else found
 
 
-def _for_old(base: str) -> Json:
+def _for_old(base: str, facts: Facts) -> Json:
     return {
         "protocolVersion": "0.3.0", "url": base, "preferredTransport": "JSONRPC",
         "additionalInterfaces": [{"url": base, "transport": "JSONRPC"}],
-        "supportsAuthenticatedExtendedCard": True,
+        "supportsAuthenticatedExtendedCard": facts.needs_token,
     }  # fmt: skip
 
 

@@ -23,6 +23,10 @@ MODERN = ("2026-07-28",)
 USUAL = "2025-03-26"
 """What is spoken by whoever does not say it."""
 
+BATCHED = "2025-03-26"
+"""This one alone wants several messages to be taken in one."""
+BATCH_MAX = 100
+
 STRUCTURED = frozenset({"2025-06-18", "2025-11-25", *MODERN})
 """These know structured content."""
 
@@ -112,6 +116,38 @@ def read(raw: object) -> Request | Notice | Reply | Fault:
     if isinstance(id, bool) or not isinstance(id, int | str):
         return Fault(INVALID_REQUEST, "id is text or a whole number")
     return Request(id, method, params)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Several messages in one: what can be answered at once, and what has to be done first."""
+
+    notices: list[Notice]
+    told: list[Json]
+    wanted: list[Wanted]
+
+
+def settle_batch(raw: list[Any], version: str, server: Json) -> Batch | Fault:
+    if version != BATCHED:
+        return Fault(INVALID_REQUEST, f"{version} has one message at a time")
+    if not 0 < len(raw) <= BATCH_MAX:
+        return Fault(INVALID_REQUEST, f"a batch has 1 to {BATCH_MAX} messages")
+    batch = Batch([], [], [])
+    for message in map(read, raw):
+        match message:
+            case Fault():
+                batch.told.append(fault(None, message))
+            case Notice():
+                batch.notices.append(message)
+            case Request(method="initialize"):
+                wrong = Fault(INVALID_REQUEST, "initialize stands alone")
+                batch.told.append(fault(message.id, wrong))
+            case Request():
+                told = settle(message, version, server)
+                if isinstance(told, Wanted):
+                    batch.wanted.append(told)
+                else:
+                    batch.told.append(told)
+    return batch
 
 
 def version_of(params: Mapping[str, Any]) -> object:

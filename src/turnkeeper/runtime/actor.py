@@ -105,6 +105,8 @@ class SessionActor:
             raise StoreDown(self._faults.last)
         answer: asyncio.Future[c.Reply] = self._loop.create_future()
         self._inbox.asks.append(Ask(command, answer))
+        if self._storing:
+            self._around.store.hurry()
         self._ring()
         return await answer
 
@@ -269,7 +271,8 @@ class SessionActor:
         self._answering = ()
         for event in step.events:
             if type(event.data) is RunEnded:
-                self._told(event, event.data)
+                tell_ended(self.machine.state.agent, event, event.data, self._ran)
+                self._waiters.tell(event.run or "", event.data.outcome)
         self._ran = self.machine.state.active
         if self._idle is not None and self.machine.state.active is None and not self._idle.done():
             self._idle.set_result(None)
@@ -280,10 +283,6 @@ class SessionActor:
             self._around.post(effect)
         else:
             self._supervisor.do(effect)
-
-    def _told(self, event: Event, data: RunEnded) -> None:
-        tell_ended(self.machine.state.agent, event, data, self._ran)
-        self._waiters.tell(event.run or "", data.outcome)
 
     # The store -------------------------------------------------------------------------------
 

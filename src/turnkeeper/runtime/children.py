@@ -28,6 +28,7 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.limits import RUNNING
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.finding import before_run
 
 OWNER = "turnkeeper.parent"
 """The label of a session that a run made for its child: the session of that run."""
@@ -181,11 +182,16 @@ class Children:
     async def _new_session(
         self, above: r.RunRecord, agent: str, wanted: Wanted
     ) -> tuple[str, c.Create]:
-        """It works where its parent works, if nothing else is said."""
+        """It works where its parent works, if nothing else is said, and under the rules of its
+        session: what may not be done there is not done by starting somebody who may. What is
+        allowed there, another agent has still to ask for."""
         self._dispatcher.check_agent(agent)
         labels = {OWNER: above.session}
         cwd = wanted.cwd or (await self._dispatcher.session(above.session)).cwd
-        make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels)
+        rules = (await self._dispatcher.actor(above.session)).machine.state.rules
+        if agent != above.agent:
+            rules = msgspec.structs.replace(rules, allow=())
+        make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels, rules=rules)
         key = wanted.options.get("key")
         if key is None:
             return self._dispatcher.new_id("s"), make
@@ -198,7 +204,7 @@ class Children:
         """What that run said: the agent's final word, or else all its words."""
         record = await self._dispatcher.run(run)
         words: list[str] = []
-        cursor = await self._before(record)
+        cursor = await before_run(self._dispatcher, record)
         while events := await self._dispatcher.read(record.session, cursor, PAGE_EVENTS):
             cursor = events[-1].seq
             for event in events:
@@ -210,16 +216,3 @@ class Children:
                     text = event.data.text
                     return ("".join(words) if text is None else text)[-ANSWER_CHARS:]
         return "".join(words)[-ANSWER_CHARS:]
-
-    async def _before(self, record: r.RunRecord) -> int:
-        """An event of its session from before the run began, found by its time: the log of a long
-        conversation is not read from its beginning."""
-        low, high = 0, (await self._dispatcher.session(record.session)).head
-        while high - low > PAGE_EVENTS:
-            middle = (low + high) // 2
-            events = await self._dispatcher.read(record.session, middle, 1)
-            if events and events[0].at < record.accepted_at:
-                low = middle
-            else:
-                high = middle
-        return low

@@ -370,8 +370,8 @@ class Dispatcher:
                 self._sessions.errand(lambda: self._ask_child(effect))
 
     async def _ask_child(self, effect: f.AskChild) -> None:
-        """How did it end, if it did? One that was never accepted was never started; one whose
-        parent is over is stopped."""
+        """How did it end, if it did? One that was never accepted was never started, as soon as its
+        parent cannot ask for it again; one whose parent is over is stopped."""
         kind, reason = Kind.FAILED, "spawn_failed"
         try:
             run: str | None = effect.run
@@ -386,6 +386,10 @@ class Dispatcher:
         except TurnkeeperError as unknown:
             if unknown.entry not in (UNKNOWN_RUN, UNKNOWN_SESSION):
                 raise
+            if effect.again:
+                await self.wait(effect.parent)
+                await self._ask_child(msgspec.structs.replace(effect, again=False))
+                return
         parent = await self._sessions.of_run(effect.parent)
         await self._tell(parent, c.ReportChild(child=effect.run, outcome=kind, reason=reason))
 

@@ -25,7 +25,7 @@ from turnkeeper.store.sqlite_reader import Ask, Reader
 from turnkeeper.store.sqlite_schema import connect, open_database
 from turnkeeper.store.sqlite_writer import Claim, Probe, Save, Settle, Work, Writer
 
-GATHER_S = 0.004
+GATHER_S = 0.008
 """Groups of several appends follow each other by so much: then a commit serves more of them."""
 
 PROBE_S = 1.0
@@ -105,6 +105,9 @@ class SqliteStore:
 
     async def append(self, batch: Batch) -> None:
         await self._write(batch, urgent=not _WORDS.issuperset(map(_fact, batch.events)))
+
+    def hurry(self) -> None:
+        self._writes.hurry()
 
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))

@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from turnkeeper.core.errors import StoreDown
 
@@ -21,6 +21,9 @@ CLOSING_S = 30.0
 
 _Work = TypeVar("_Work")
 _In = TypeVar("_In", contravariant=True)
+
+_Group: TypeAlias = list[tuple[_Work, asyncio.Future[Any]]]
+"""Pieces of work that go together, each with its answer to be."""
 
 
 class Worker(Protocol[_In]):
@@ -34,19 +37,21 @@ class Worker(Protocol[_In]):
 class Lane(Generic[_Work]):
     """Used from one event loop. With `gather_s`, groups of several follow each other by at least
     that time: then more of them come together, and each costs less. What is urgent does not wait
-    for that, and takes the others along."""
+    for that, takes the others along, goes before them, and is answered a turn of the loop earlier:
+    whoever waits for it is not kept by what they make of their answers."""
 
     def __init__(self, name: str, make: Callable[[], Worker[_Work]], gather_s: float = 0.0) -> None:
         self._loop = asyncio.get_running_loop()
         self._make = make
         self._gather_s = gather_s
-        self._inbox: SimpleQueue[list[tuple[_Work, asyncio.Future[Any]]] | None] = SimpleQueue()
-        self._waiting: list[tuple[_Work, asyncio.Future[Any]]] = []
+        self._inbox: SimpleQueue[tuple[_Group[_Work], int] | None] = SimpleQueue()
+        self._urgent: _Group[_Work] = []
+        self._waiting: _Group[_Work] = []
         self._busy = True
         self._closed = False
+        self._hurried = False
         self._handed_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
-        self._urgent = False
         self._opened: asyncio.Future[Any] = self._loop.create_future()
         self._ended: asyncio.Future[Any] = self._loop.create_future()
         self._thread = threading.Thread(target=self._work, name=f"turnkeeper-{name}", daemon=True)
@@ -67,16 +72,23 @@ class Lane(Generic[_Work]):
         if self._closed:
             raise StoreDown("the store is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((work, future))
+        (self._urgent if urgent else self._waiting).append((work, future))
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._hand_over)
-        elif self._gathering is not None and urgent:
-            self._gathering.cancel()
-            self._gathering = None
-            self._loop.call_soon(self._hand_over)
-        self._urgent |= urgent
+            if urgent:
+                self._hand_over()
+            else:
+                self._loop.call_soon(self._hand_over)
+        elif urgent:
+            self.hurry()
         return future
+
+    def hurry(self) -> None:
+        """What waits is not kept for more to come."""
+        self._hurried = True
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._hand_over()
 
     async def close(self) -> None:
         """What was put is still done. A second time changes nothing."""
@@ -92,11 +104,12 @@ class Lane(Generic[_Work]):
 
     def _hand_over(self) -> None:
         """All that waits, at once. `_busy` from the first that waits until none does."""
-        self._gathering, self._urgent = None, False
-        if self._waiting:
-            group, self._waiting = self._waiting, []
+        self._gathering, self._hurried = None, False
+        if self._urgent or self._waiting:
+            group, first = self._urgent + self._waiting, len(self._urgent)
+            self._urgent, self._waiting = [], []
             self._handed_at = self._loop.time()
-            self._inbox.put(group)
+            self._inbox.put((group, first))
         elif self._closed:
             self._inbox.put(None)
         else:
@@ -109,13 +122,14 @@ class Lane(Generic[_Work]):
             _answer(self._ended, None)
         self._hand_over()
 
-    def _deliver(self, group: list[tuple[_Work, asyncio.Future[Any]]], answers: list[Any]) -> None:
-        for (_, future), answer in zip(group, answers, strict=True):
-            if answer is None and not future.done():
-                future.set_result(None)
-            else:
-                _answer(future, answer)
-        if len(group) > 1 and self._gather_s and not (self._closed or self._urgent):
+    def _deliver(self, group: _Group[_Work], first: int, answers: list[Any]) -> None:
+        """The first of them now, the others after what those who wait for these are about to do."""
+        _tell(group[:first], answers[:first])
+        if 0 < first < len(group):
+            self._loop.call_soon(_tell, group[first:], answers[first:])
+        else:
+            _tell(group[first:], answers[first:])
+        if len(group) > 1 and self._gather_s and not (self._closed or self._hurried):
             left_s = self._handed_at + self._gather_s - self._loop.time()
             if left_s > 0:
                 self._gathering = self._loop.call_later(left_s, self._hand_over)
@@ -131,12 +145,13 @@ class Lane(Generic[_Work]):
             self._post(self._is_open, fault)
             return
         self._post(self._is_open, None)
-        while (group := self._inbox.get()) is not None:
+        while (given := self._inbox.get()) is not None:
+            group, first = given
             try:
                 answers = worker.run([work for work, _ in group])
             except Exception as fault:
                 answers = [fault] * len(group)
-            self._post(self._deliver, group, answers)
+            self._post(self._deliver, group, first, answers)
         worker.close()
         self._post(_answer, self._ended, None)
 
@@ -145,6 +160,14 @@ class Lane(Generic[_Work]):
             self._loop.call_soon_threadsafe(function, *given)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self._inbox.put(None)
+
+
+def _tell(group: _Group[Any], answers: list[Any]) -> None:
+    for (_, future), answer in zip(group, answers, strict=True):
+        if answer is None and not future.done():
+            future.set_result(None)
+        else:
+            _answer(future, answer)
 
 
 def _answer(future: asyncio.Future[Any], answer: Any) -> None:

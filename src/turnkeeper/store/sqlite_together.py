@@ -3,11 +3,13 @@
 Decides which appends may go together. It must not know transactions, nor threads. Invariant: what
 goes together is what would have gone one by one: each log moves only from where it was known to be,
 under its own epoch; if one of them does not, `Moved` is raised, and nothing of it may be kept. Each
-statement hands the interpreter over twice: a thread that shares it with a busy loop waits for each.
+statement hands the interpreter over twice: a thread that shares it with a busy loop waits for each,
+so there are as few as can be, filled up with rows that say nothing.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ from turnkeeper.core.records import CHANGING
 from turnkeeper.ports import Batch
 from turnkeeper.store.chunks import CHUNK_BYTES, CHUNK_EVENTS
 
-ROWS = (64, 16, 4)
-"""So many go together; for each there is one text of each statement, which is compiled once."""
+ROWS = (2, 4, 8, 16, 32, 64)
+"""A statement has so many rows; for each there is one text, which is compiled once."""
+
+_NO_MOVE, _NO_CHUNK = (None,) * 5, (None,) * 4
 
 
 class Moved(Exception):
@@ -50,7 +54,7 @@ class Append(NamedTuple):
 
 def plain_appends(group: Sequence[object], known: dict[str, Log]) -> list[Append]:
     """Those of a group that may go together: small, and alone with their session."""
-    if len(group) < ROWS[-1]:
+    if len(group) < ROWS[0]:
         return []
     sessions = Counter(getattr(work, "session", None) for work in group)
     found: list[Append] = []
@@ -59,7 +63,7 @@ def plain_appends(group: Sequence[object], known: dict[str, Log]) -> list[Append
             log = known.get(work.session)
             if log is not None and _is_plain(work, log):
                 found.append(Append(at, log, work))
-    return found if len(found) >= ROWS[-1] else []
+    return found if len(found) >= ROWS[0] else []
 
 
 def _is_plain(batch: Batch, log: Log) -> bool:
@@ -76,14 +80,11 @@ def _is_plain(batch: Batch, log: Log) -> bool:
     return True
 
 
-def put_together(connection: apsw.Connection, appends: Sequence[Append]) -> Sequence[Append]:
-    """Store as many of them as go into whole statements; those that are stored."""
-    done = 0
-    for rows in ROWS:
-        while len(appends) - done >= rows:
-            _put(connection, appends[done : done + rows])
-            done += rows
-    return appends[:done]
+def put_together(connection: apsw.Connection, appends: Sequence[Append]) -> None:
+    """Store all of them."""
+    most = ROWS[-1]
+    for start in range(0, len(appends), most):
+        _put(connection, appends[start : start + most])
 
 
 def _put(connection: apsw.Connection, appends: Sequence[Append]) -> None:
@@ -94,10 +95,13 @@ def _put(connection: apsw.Connection, appends: Sequence[Append]) -> None:
         body = b"\n".join(batch.lines)
         moves += (log.n, log.epoch, log.head, log.head + len(events), events[-1].at)
         chunks += (log.n, events[0].seq, crc32(body), body)
-    connection.execute(_move(len(appends)), moves)
+    rows = ROWS[bisect_left(ROWS, len(appends))]
+    moves += _NO_MOVE * (rows - len(appends))
+    chunks += _NO_CHUNK * (rows - len(appends))
+    connection.execute(_move(rows), moves)
     if connection.changes() != len(appends):
         raise Moved
-    connection.execute(_insert(len(appends)), chunks)
+    connection.execute(_insert(rows), chunks)
 
 
 @cache
@@ -112,4 +116,7 @@ def _move(rows: int) -> str:
 @cache
 def _insert(rows: int) -> str:
     values = ",".join(["(?,?,?,?)"] * rows)
-    return f"INSERT INTO chunks (log, first, crc, body) VALUES {values}"
+    return (
+        "INSERT INTO chunks (log, first, crc, body)"
+        f" SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"
+    )

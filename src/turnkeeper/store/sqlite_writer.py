@@ -100,7 +100,7 @@ class Writer:
             self._execute("BEGIN IMMEDIATE")
             answers = self._do_all(group)
             self._execute("COMMIT")
-        except (apsw.Error, Moved, *_MISTAKES) as error:
+        except (apsw.Error, Moved, SecondEnding, *_MISTAKES) as error:
             self._known.clear()
             return error
         finally:
@@ -114,7 +114,8 @@ class Writer:
         return answers
 
     def _do_all(self, group: Sequence[Work]) -> list[Any]:
-        stored = put_together(self._connection, plain_appends(group, self._known))
+        stored = plain_appends(group, self._known)
+        put_together(self._connection, stored)
         together = {one.at for one in stored}
         answers = [None if at in together else self._do(work) for at, work in enumerate(group)]
         for one in stored:
@@ -141,25 +142,11 @@ class Writer:
     # Logs ------------------------------------------------------------------------------------
 
     def _append(self, batch: Batch) -> None:
-        changes = r.changes(batch.events)
-        if not changes:
-            self._put(batch)
-            return
-        self._execute("SAVEPOINT batch")
-        try:
-            log = self._put(batch)
-            put_changes(self._execute, log.n, changes)
-        except (SecondEnding, OutOfOrder, Fenced) as refused:
-            self._known.pop(batch.session, None)
-            self._execute("ROLLBACK TO batch")
-            self._execute("RELEASE batch")
-            if isinstance(refused, SecondEnding):
-                raise OutOfOrder(f"{refused} would end twice") from refused
-            raise
-        self._execute("RELEASE batch")
+        log = self._put(batch)
+        put_changes(self._execute, log.n, r.changes(batch.events))
 
     def _put(self, batch: Batch) -> Log:
-        """The fence, the head and the lines."""
+        """The fence, the head and the lines. What is refused is refused before it is written."""
         events, first = batch.events, batch.events[0].seq if batch.events else 0
         log = self._known.get(batch.session)
         if log is None or log.epoch != batch.epoch or (events and log.head + 1 != first):
@@ -242,6 +229,8 @@ class Writer:
         return isinstance(error, _EVERYBODYS) and not full
 
     def _told(self, error: Exception) -> Exception:
+        if isinstance(error, SecondEnding):
+            return OutOfOrder(f"{error} would end twice")
         if not isinstance(error, apsw.Error):
             return error
         fault = fault_of(error, self._path, self._connection.system_errno)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ def mark(where: str, kind: str, name: str) -> None:
 
 
 def spawn_something(where: str, *, root: bool) -> None:
-    """A process that outlives everything but being ended; its id is left in a file's name, and our
-    own, but for the root's: that one stands by for the next turn of its conversation."""
-    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    mark(where, "pid", str(process.pid))
-    if not root:
-        mark(where, "pid", str(os.getpid()))
+    """A process that outlives everything but being killed. The root leaves its own id: its process
+    stands by for the next turn of its conversation."""
+    subprocess.Popen(["env", "--ignore-signal=TERM", "sleep", "600"], start_new_session=True)
+    if root:
+        mark(where, "root", str(os.getpid()))
+
+
+def hear_nothing() -> None:
+    threading.Event().wait(600)
 
 
 async def until_there(path: Path) -> None:
@@ -37,19 +41,22 @@ async def until_there(path: Path) -> None:
 async def tree(turn: Turn) -> None:
     """`{"widths": [4, 4], "where": DIR, "name": "0"}`: as many children as the first width says,
     each with the rest of the widths. One without widths waits for the file `go`, and says its name;
-    whoever has children says what each of them said, in order."""
+    whoever has children says what each of them said, in order. If they shall be `deaf`, the first
+    of every four waits so that nothing reaches it."""
     plan: dict[str, Any] = json.loads(turn.text)
     where, name = plan["where"], plan["name"]
     spawn_something(where, root=name == "0")
     if not plan["widths"]:
         mark(where, "waits", name)
+        if plan.get("deaf") and name.endswith(".0"):
+            hear_nothing()
         await until_there(Path(where) / "go")
         turn.say(f"<{name}>")
         return
     width, *rest = plan["widths"]
     children = []
     for i in range(width):
-        below = {"widths": rest, "where": where, "name": f"{name}.{i}"}
+        below = {**plan, "widths": rest, "name": f"{name}.{i}"}
         children.append(await turn.start(json.dumps(below), agent="tree"))
     mark(where, "has", name)
     for child in children:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,23 @@ NAMES = ("tree", "chatter", "hang", "impatient", "greedy", "deep", "late_child",
 SOON_S = 100.0
 """Longer than anything here may take on a machine with a lot to do."""
 
+DRAIN_S = TERM_S = 1.0
+
+MARK = "TREE_OF"
+"""What every process of a tree has in its environment, whatever else it does."""
+
 MORE = {"greedy": "children_max = 3", "deep": "depth_max = 2"}
 
 
 def write_config(folder: Path) -> Path:
     file = Path(__file__).with_name("functions.py")
-    lines = ["[limits]", "drain_s = 1", "term_s = 1", ""]
+    lines = ["[limits]", f"drain_s = {DRAIN_S}", f"term_s = {TERM_S}", ""]
     for name in (*NAMES, "may_not"):
         lines += [f"[agents.{name}]", 'driver = "python"', f'target = "{file}:{name}"',
                   f"paths = ['{REPO}']", MORE.get(name, "")]  # fmt: skip
         lines += ["mcp = true", ""] if name != "may_not" else [""]
+        if name == "tree":
+            lines += [f"env = {{ {MARK} = '{folder}' }}", ""]
     lines += ["[agents.demo]", 'driver = "demo"', ""]
     path = folder / "turnkeeper.toml"
     path.write_text("\n".join(lines))
@@ -131,22 +137,17 @@ def told(home: House, sessions: set[str]) -> tuple[Counter[str], Counter[str]]:
     return started, over
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def marks(where: Path, kind: str) -> list[str]:
     return sorted(path.name.partition(".")[2] for path in where.glob(f"{kind}.*"))
 
 
-def alive(where: Path) -> list[int]:
-    """The processes that left their mark there and live."""
-    return [pid for pid in map(int, marks(where, "pid")) if is_alive(pid)]
+def living(folder: Path) -> set[int]:
+    """All processes of this machine's table that are of a tree of that server; the dead that only
+    wait to be collected have no environment any more."""
+    wanted = f"{MARK}={folder}".encode()
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is somebody else's
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.add(int(process.name))
+    return found

@@ -107,6 +107,26 @@ def test_a_run_is_started_below_another_over_the_network(home: House) -> None:
 
 
 @pytest.mark.parametrize(
+    ("agent", "allowed"),
+    [("hang", {"allow": ["Read"]}), ("echo", {})],
+)
+def test_a_child_is_under_the_rules_of_its_parents_session(
+    home: House, agent: str, allowed: dict[str, list[str]]
+) -> None:
+    forbidden = {"ask": ["Write"], "deny": ["Bash(rm *)"]}
+    _, made = post(
+        home, "/v1/sessions", {"agent": "hang", "approvals": {"allow": ["Read"], **forbidden}}
+    )
+    _, sent = post(home, f"/v1/sessions/{made['id']}/messages", {"text": "go"})
+    parent = sent["run_id"]
+    until("it runs", lambda: home.get(f"/v1/runs/{parent}")["phase"] == "working")
+    status, told = post(home, f"/v1/runs/{parent}/children", {"agent": agent, "text": "hello"})
+    assert status == 202, told
+    assert log_of(home, told["session"])[0]["data"]["rules"] == {**allowed, **forbidden}
+    assert post(home, f"/v1/runs/{parent}/stop")[0] == 200
+
+
+@pytest.mark.parametrize(
     ("body", "code"),
     [
         ({"text": "x"}, "TK-501"),

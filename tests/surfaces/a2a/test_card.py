@@ -14,6 +14,8 @@ from a2a.compat.v0_3.types import AgentCard as OldCard
 from a2a.types import AgentCard, GetExtendedAgentCardRequest
 from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
+from tests.gateway.house import House
+from tests.gateway.house import play as play_house
 from tests.surfaces.a2a.bench import TOKEN, play, serving
 from tests.surfaces.a2a.reading import Way, client, message, state
 from turnkeeper.drivers.demo import DemoAgent
@@ -125,3 +127,23 @@ def test_a_server_without_tokens_tells_its_agents_to_everybody() -> None:
     assert [skill["id"] for skill in found["skills"]] == ["demo"]
     assert "securitySchemes" not in found
     assert found["capabilities"]["pushNotifications"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "code"),
+    [("GetExtendedAgentCard", "1.0", -32004), ("agent/getAuthenticatedExtendedCard", "", -32007)],
+)
+def test_where_nobody_shows_who_they_are_no_extended_card_is_offered_or_told(
+    method: str, version: str, code: int
+) -> None:
+    async def scene(home: House) -> None:
+        own = await home.get(CARD)
+        assert own["capabilities"]["extendedAgentCard"] is False
+        assert own["supportsAuthenticatedExtendedCard"] is False
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method}
+        told = await home.ask("POST", "/a2a", asked, a2a_version=version)
+        assert told.json["error"]["code"] == code
+        told = await home.ask("GET", "/a2a/extendedAgentCard", a2a_version="1.0")
+        assert (told.status, told.json["error"]["status"]) == (400, "FAILED_PRECONDITION")
+
+    play_house(scene)

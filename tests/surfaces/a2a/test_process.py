@@ -16,15 +16,20 @@ from tests.surfaces.a2a.test_tasks import first, followed
 
 AGENT = """
 import asyncio
+from pathlib import Path
 
 from turnkeeper import Turn, agent
+
+GO = Path(__file__).with_name("go")
 
 
 @agent
 async def slow(turn: Turn) -> None:
     for number in range(40):
         await turn.say(f"word-{number} ")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
+        while number == 30 and not GO.exists():
+            await asyncio.sleep(0.05)
 """
 SAID = "".join(f"word-{number} " for number in range(40))
 
@@ -59,7 +64,7 @@ def test_a_task_and_its_push_survive_a_server_that_is_killed(tmp_path: Path, con
                 home.end(signal.SIGKILL)
             with house(tmp_path / "data", "--config", config) as home:
                 async with client(home.url, token(home)) as talk:
-                    begun, said = await followed(talk, task)
+                    begun, said = await followed(talk, task, (tmp_path / "go").touch)
                     assert state(begun) == "working"
                     assert said == SAID
                     found = await ended(talk, task)

@@ -60,6 +60,27 @@ def test_whoever_asks_with_the_message_is_told_to_the_end(tmp_path: Path, way: W
     play(scene)
 
 
+def test_a_configuration_without_a_name_is_given_one_and_found_without_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            inbox() as box,
+            serving(tmp_path, {"slow": slow_agent()}) as at,
+            client(at.url, TOKEN, "0.3") as talk,
+        ):
+            task = await running(talk)
+            made = await talk.create_task_push_notification_config(config(box, task))
+            assert made.id
+            asked = {
+                "jsonrpc": "2.0", "id": 1, "method": "tasks/pushNotificationConfig/get",
+                "params": {"id": task},
+            }  # fmt: skip
+            login = {"Authorization": f"Bearer {TOKEN}"}
+            told = await at.http.post(f"{at.url}/a2a", json=asked, headers=login)
+            assert told.json()["result"]["pushNotificationConfig"]["id"] == made.id
+
+    play(scene)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_configurations_are_made_read_listed_and_deleted(tmp_path: Path, way: Way) -> None:
     async def scene() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,16 @@ async def first(events: Any, kind: str) -> StreamResponse:
     raise AssertionError(f"there was no {kind}")
 
 
-async def followed(of: Client, task: str) -> tuple[Task, str]:
+async def followed(
+    of: Client, task: str, begun_is: Callable[[], object] = lambda: None
+) -> tuple[Task, str]:
     """A subscription to the end: the task at its beginning, and all text with it and after it."""
     begun, said = Task(), ""
     async for event in of.subscribe(SubscribeToTaskRequest(id=task)):
         match event.WhichOneof("payload"):
             case "task":
                 begun, said = event.task, text(event.task)
+                begun_is()
             case "artifact_update":
                 said += "".join(part.text for part in event.artifact_update.artifact.parts)
     return begun, said

@@ -2,44 +2,16 @@
 
 import asyncio
 import json
-import os
-import shlex
-from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agents.install import node, read_versions
 from tests.gateway.house import House, house, until
-from tests.helpers.terminal import COMMAND
+from tests.surfaces.acp.acpx import Acpx
 
 pytestmark = pytest.mark.agents
-
-PACKAGE = read_versions().packages["acpx"]
-
-
-class Acpx:
-    """acpx, in a home of its own."""
-
-    def __init__(self, home: Path, url: str) -> None:
-        self._home = home
-        self._agent = shlex.join([COMMAND, "acp", "--server", url, "--agent", "demo"])
-
-    async def __call__(self, *words: str, how: str = "--approve-all") -> tuple[int, str, str]:
-        """Its exit code, its output, and what it says beside that."""
-        assert PACKAGE.folder.exists(), f"{PACKAGE.folder} is missing; run make test-agents"
-        entry = PACKAGE.folder / "node_modules" / "acpx" / "dist" / "cli.js"
-        options = ["--agent", self._agent, "--cwd", str(self._home), "--ttl", "1", how]
-        path = f"{node().parent}{os.pathsep}{os.environ['PATH']}"
-        process = await asyncio.create_subprocess_exec(
-            str(node()), str(entry), *options, *words, stdout=PIPE, stderr=PIPE,
-            env={"HOME": str(self._home), "PATH": path},
-        )  # fmt: skip
-        out, err = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
 
 
 def play(folder: Path, scene: Callable[[House, Acpx], Coroutine[Any, Any, None]]) -> None:

@@ -7,6 +7,9 @@ import pytest
 from tests.gateway.house import House, until
 from tests.surfaces.agui.page import Page, kinds, last_words, play, text
 from turnkeeper.core import signals as s
+from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.reader import Reader
+from turnkeeper.runtime import finding
 from turnkeeper.testing.script import Ask, Emit, Script
 from turnkeeper.testing.scripted import ScriptedAgent
 
@@ -56,6 +59,35 @@ def test_the_run_that_answers_goes_on(approved: bool, last: str) -> None:
         assert [each.tool_call_id for each in results] == [question.tool_call_id]
         assert "TOOL_CALL_START" not in kinds(told), "that was told before, too"
         assert len((await home.get("/v1/runs"))["items"]) == 1
+
+    play(scene)
+
+
+def test_in_a_long_thread_the_run_that_asked_is_read_and_not_what_was_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finding, "PAGE_EVENTS", 16)
+    begun: list[int] = []
+    opened = Reader.open
+
+    async def noted(gate: Gate, session: str, after: int) -> Reader:
+        begun.append(after)
+        return await opened(gate, session, after)
+
+    async def scene(home: House, one: Page) -> None:
+        for number in range(8):
+            await one.run("t", f"before {number}", "hello")
+        before = (await home.get("/v1/sessions/t"))["seq"]
+        question = await interrupted(one)
+        monkeypatch.setattr(Reader, "open", noted)
+        again = await one.run("t", "r", "ask")
+        assert again[-1].outcome.interrupts == [question]
+        told = await one.run("t", "r2", "ask", **answer(question))
+        assert text(told).endswith("It is done.\n")
+        assert begun
+        assert min(begun) >= before
+        early = await one.run("t", "before 3", "hello")
+        assert text(early).startswith("Hello!")
 
     play(scene)
 

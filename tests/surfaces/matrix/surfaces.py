@@ -17,8 +17,10 @@ import httpx
 from tests.campaign.plain import Answer
 from tests.campaign.server import Server
 from tests.surfaces.a2a import reading as a2a
+from tests.surfaces.acp import acpx
 from tests.surfaces.acp import reading as acp
 from tests.surfaces.agui import page as agui
+from tests.surfaces.agui import reading as agui_reading
 from tests.surfaces.matrix.endings import WITHIN_S, Ending, Send, Theatre
 from tests.surfaces.mcp import reading as mcp
 from tests.surfaces.responses import reading as responses
@@ -45,13 +47,14 @@ Expected = Callable[[Kind, str], str]
 
 
 class Surface(NamedTuple):
-    """`note`: what is to be known of it beside its words."""
+    """`note`: what is to be known of it beside its words. `suite`: the mark of its tests."""
 
     name: str
     expected: Expected
     look: Look | None = None
     send: Send | None = None
     note: str = ""
+    suite: str = "surfaces"
 
 
 def _plain(kind: Kind, reason: str) -> str:
@@ -153,6 +156,22 @@ def _acp(kind: Kind, reason: str) -> str:
     return f"{words.acp} {kind} {reason}" if words.acp_error else words.acp
 
 
+async def send_acpx(stage: Theatre, session: str, ending: Ending) -> str:
+    """Its exit code is a word, too."""
+    home = stage.server.data.parent / "acpx" / session
+    home.mkdir(parents=True)
+    return " ".join(await acpx.read(acpx.Acpx(home, stage.url, stage.token), session, ending.text))
+
+
+def _acpx(kind: Kind, reason: str) -> str:
+    return f"{1 if WORDS[kind, reason].acp_error else 0} {_acp(kind, reason)}"
+
+
+async def look_agui(stage: Stage, run: str) -> str:
+    """As whoever watches the session is told it."""
+    return " ".join(await agui_reading.ending_of(stage.url, stage.token, run))
+
+
 async def send_agui(stage: Theatre, session: str, ending: Ending) -> str:
     """A page whose server goes away asks again for the same run."""
     async with agui.Page(stage.url, stage.token) as page:
@@ -182,5 +201,6 @@ SURFACES = (
     Surface("MCP", _mcp, look_mcp, note=GOES_ON),
     Surface("exit code", lambda *key: str(WORDS[key].exit_code), send=send_cli, note=PROMPTS),
     Surface("ACP", _acp, send=send_acp, note=PROMPTS),
-    Surface("AG-UI", _agui, send=send_agui, note=PROMPTS),
+    Surface("acpx", _acpx, send=send_acpx, note=PROMPTS, suite="agents"),
+    Surface("AG-UI", _agui, look_agui, send=send_agui),
 )

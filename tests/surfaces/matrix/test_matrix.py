@@ -25,10 +25,12 @@ from tests.surfaces.matrix.surfaces import SURFACES, Surface
 from turnkeeper.core.outcome import Kind
 
 Key = tuple[Kind, str]
-LIVE = [surface for surface in SURFACES if surface.send is not None]
+LIVE = [
+    pytest.param(surface, id=surface.name, marks=getattr(pytest.mark, surface.suite))
+    for surface in SURFACES
+    if surface.send is not None
+]
 LOOKED = [surface for surface in SURFACES if surface.look is not None]
-
-pytestmark = pytest.mark.surfaces
 
 
 def keep(surface: Surface, told: dict[Key, str]) -> None:
@@ -42,11 +44,13 @@ def keep(surface: Surface, told: dict[Key, str]) -> None:
     assert wrong == {}, {key: surface.expected(*key) for key in wrong}
 
 
+@pytest.mark.surfaces
 def test_every_outcome_and_reason_has_a_way_to_come_about_or_a_reason_why_not() -> None:
     assert set(ENDINGS) | set(NOT_HERE) == set(EVERY)
     assert not set(ENDINGS) & set(NOT_HERE)
 
 
+@pytest.mark.surfaces
 @pytest.mark.timeout(400)
 def test_every_surface_that_can_be_asked_later_says_it_in_its_word(tmp_path: Path) -> None:
     async def look(stage: Theatre, told: dict[str, dict[Key, str]]) -> None:
@@ -67,8 +71,8 @@ def test_every_surface_that_can_be_asked_later_says_it_in_its_word(tmp_path: Pat
         keep(surface, told[surface.name])
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("surface", LIVE, ids=[surface.name for surface in LIVE])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("surface", LIVE)
 def test_whoever_sent_the_message_is_told_in_the_word_of_their_surface(
     surface: Surface, tmp_path: Path
 ) -> None:

@@ -154,12 +154,16 @@ def test_the_same_key_starts_one_run_in_one_session() -> None:
 # Byte by byte ----------------------------------------------------------------------------------
 
 
+def asked(method: str, params: object = None, id: object = None) -> dict[str, object]:
+    """A message; without an id it is a notification."""
+    body: dict[str, object] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+    return body if id is None else {**body, "id": id}
+
+
 async def post(
     home: House, method: str, params: object = None, id: object = 1, **more: str
 ) -> Answer:
-    body: dict[str, object] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
-    if id is not None:
-        body["id"] = id
+    body = asked(method, params, id)
     return await home.ask("POST", "/mcp", body, **{"accept": ACCEPT, **more})
 
 
@@ -193,6 +197,48 @@ def test_an_unknown_version_is_answered_with_the_newest_that_is_agreed_on() -> N
     async def scene(home: House) -> None:
         told = await post(home, "initialize", {"protocolVersion": "1999-01-01", "capabilities": {}})
         assert told.json["result"]["protocolVersion"] == VERSIONS[-1]
+
+    play(scene)
+
+
+def test_several_messages_in_one_are_answered_in_one_where_the_version_has_that() -> None:
+    async def scene(home: House) -> None:
+        session = await opened(home, "2025-03-26")
+        await home.session("a")
+        run = await home.send("a", "stall")
+        wait = {"name": "wait_run", "arguments": {"run": run, "timeout_s": 60}}
+        stop = {"name": "stop_run", "arguments": {"run": run}}
+        batch = [
+            asked("ping", id=1), asked("initialize", id="two"), 5,
+            asked("notifications/initialized"),
+            asked("tools/call", wait, id=3), asked("tools/call", stop, id=4),
+        ]  # fmt: skip
+        told = await home.ask("POST", "/mcp", batch, accept=ACCEPT, **session)
+        assert told.status == 200
+        found = {one["id"]: one for one in told.json}
+        assert set(found) == {1, "two", None, 3, 4}
+        assert found[1]["result"] == {}
+        assert found["two"]["error"]["code"] == found[None]["error"]["code"] == -32600
+        assert "ended: cancelled (stopped)" in found[3]["result"]["content"][0]["text"]
+        told = await home.ask("POST", "/mcp", batch[3:4], accept=ACCEPT, **session)
+        assert (told.status, told.body) == (202, b"")
+        for wrong in ([], [asked("ping", id=1)] * 101):
+            told = await home.ask("POST", "/mcp", wrong, accept=ACCEPT, **session)
+            assert (told.status, told.json["error"]["code"]) == (400, -32600)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [one for one in VERSIONS if one != "2025-03-26"])
+def test_other_versions_have_one_message_at_a_time(version: str) -> None:
+    async def scene(home: House) -> None:
+        session = await opened(home, version)
+        batch = [asked("ping", id=1)]
+        told = await home.ask("POST", "/mcp", batch, accept=ACCEPT, **session)
+        assert (told.status, told.json["error"]["code"]) == (400, -32600)
+        modern = {"mcp-protocol-version": "2026-07-28"}
+        told = await home.ask("POST", "/mcp", batch, accept=ACCEPT, **modern)
+        assert (told.status, told.json["error"]["code"]) == (400, -32600)
 
     play(scene)
 

@@ -87,6 +87,21 @@ def test_what_is_no_message_is_answered_and_what_follows_is_heard(home: House) -
     assert [one["error"]["code"] for one in told[1:]] == [-32600, -32600, -32700]
 
 
+def test_several_messages_in_one_line_are_answered_in_one_line(home: House) -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize",
+             "params": {"protocolVersion": "2025-03-26", "capabilities": {}}}  # fmt: skip
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+    agents = {"jsonrpc": "2.0", "id": 3, "method": "tools/call",
+              "params": {"name": "list_agents", "arguments": {}}}  # fmt: skip
+    notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    first, batch = lines(home, hello, [notice], [ping, notice, agents])
+    assert first["result"]["protocolVersion"] == "2025-03-26"
+    assert [one["id"] for one in batch] == [2, 3]
+    assert "demo" in batch[1]["result"]["content"][0]["text"]
+    newer = {**hello, "params": {"protocolVersion": "2025-06-18", "capabilities": {}}}
+    assert lines(home, newer, [ping])[1]["error"]["code"] == -32600
+
+
 def test_the_tools_can_be_listed_without_a_server(tmp_path: Path) -> None:
     asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}) + "\n"
     command = [COMMAND, "mcp", "--data", str(tmp_path / "none")]

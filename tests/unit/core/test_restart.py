@@ -199,10 +199,10 @@ def test_children_are_asked_after_and_stopped_if_their_parent_is_over() -> None:
     drive = Drive()
     run = drive.to(Phase.TOOL)
     drive.ask(c.Adopt(parent=run, child="r_9", session="s_2"))
-    asked = f.AskChild("s_2", "r_9", run)
-    assert drive.restart().effects[-1] == asked
+    assert drive.restart().effects[-1] == f.AskChild("s_2", "r_9", run, again=True)
     drive.stop(run)
-    assert drive.restart().effects[-2:] == [f.StopChild("s_2", "r_9", run), asked]
+    over = [f.StopChild("s_2", "r_9", run), f.AskChild("s_2", "r_9", run)]
+    assert drive.restart().effects[-2:] == over
 
 
 def test_a_child_that_is_reported_again_after_a_restart_is_told_once() -> None:

@@ -22,6 +22,7 @@ from turnkeeper.core.errors import (
     InvalidValue,
     TurnkeeperError,
 )  # fmt: skip
+from turnkeeper.ports import Batch
 from turnkeeper.testing.virtual import run
 
 
@@ -357,6 +358,49 @@ def test_a_child_that_ended_while_its_parents_server_was_away_is_told_after_the_
         log = await rig.store.log(first)
         (told,) = [x.data for x in log if isinstance(x.data, e.ChildEnded)]
         assert (told.outcome, told.reason) == ("cancelled", "shutdown")
+
+    run(main())
+
+
+@pytest.mark.parametrize("asked_again", [True, False])
+def test_a_child_that_a_killed_server_did_not_store_is_told_once_its_parent_cannot_ask_again(
+    asked_again: bool,
+) -> None:
+    async def main() -> None:
+        rig = Rig(FakeAgent(answers=False, outlives_server=True))
+        home, away = await rig.session(), await rig.session()
+        parent = await rig.dispatcher.send(home, "delegate")
+        await settle()
+        never = asyncio.Event()
+
+        async def not_away(batch: Batch) -> None:
+            if batch.session == away:
+                await never.wait()
+
+        rig.store.before_append = not_away
+        start = rig.dispatcher.start_child(parent.run, away, "part of it", key="k")
+        killed = asyncio.ensure_future(start)
+        await settle()
+        rig.store.before_append = None
+        dispatcher = await rig.another_server()
+        await settle()
+
+        async def told() -> list[e.ChildStarted | e.ChildEnded]:
+            log = await rig.store.log(home)
+            return [x.data for x in log if isinstance(x.data, e.ChildStarted | e.ChildEnded)]
+
+        (started,) = await told()
+        if asked_again:
+            again = await dispatcher.start_child(parent.run, away, "part of it", key="k")
+            assert again.run == started.child
+        await dispatcher.stop(parent.run)
+        await let_pass(30.0)
+        assert [type(x) for x in await told()] == [e.ChildStarted, e.ChildEnded]
+        ended = (await told())[-1]
+        assert isinstance(ended, e.ChildEnded)
+        expected = ("cancelled", "parent_ended") if asked_again else ("failed", "spawn_failed")
+        assert (ended.outcome, ended.reason) == expected
+        killed.cancel()
 
     run(main())
 

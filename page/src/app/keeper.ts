@@ -1,0 +1,237 @@
+// Everything that lives as long as the page: the link, the outbox, open sessions, lists, the clock.
+//
+// Decides who is asked what and how often. It must not know how anything looks. Invariant: whatever is
+// shown changes by a signal; a screen is drawn at most once a frame, however fast events come.
+
+import { batch, effect, signal } from "@preact/signals";
+import { Api, Unreachable } from "../data/http";
+import { Link, Refusal, type LinkState } from "../data/link";
+import { Outbox } from "../data/outbox";
+import { line } from "../data/safe";
+import { Session } from "../data/session";
+import { TokenKeeper } from "../data/token";
+import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
+
+const SESSIONS_KEPT = 8;
+const LOOK_MS = 2000;
+const OUTBOX = "turnkeeper.outbox";
+
+export const tokens = new TokenKeeper(sessionStorage);
+export const api = new Api(() => tokens.get());
+
+/** Seconds since 1970, once a second. */
+export const now = signal(Date.now() / 1000);
+export const linkState = signal<LinkState>("connecting");
+export const letters = signal(0);
+/** What has not ended, by run; and the questions that are open. */
+export const unfinished = signal<Map<string, RunOut>>(new Map());
+export const lookedAt = signal(0);
+export const questions = signal<ApprovalOut[]>([]);
+export const endings = signal<RunOut[]>([]);
+export const agents = signal<AgentOut[]>([]);
+export const needsToken = signal(false);
+/** Counts up when something has changed that lists show. */
+export const beat = signal(0);
+
+export const link = new Link({
+  open: () => {
+    const where = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/ws`;
+    return new WebSocket(where, offered(tokens.get())) as never;
+  },
+  clock: {
+    now: () => performance.now(),
+    later: (after, what) => {
+      const timer = setTimeout(what, after);
+      return () => clearTimeout(timer);
+    },
+  },
+  probe: async () => {
+    try {
+      await api.agents();
+      return "down";
+    } catch (why) {
+      return why instanceof Refusal && why.problem.status === 401 ? "refused" : "down";
+    }
+  },
+});
+
+/** Browsers can say nothing in a handshake but such names; see gateway/auth.py. */
+function offered(token: string | null): string[] {
+  if (token === null) return ["turnkeeper"];
+  const packed = btoa(String.fromCharCode(...new TextEncoder().encode(token)));
+  return ["turnkeeper", `turnkeeper.token.${packed.replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`];
+}
+
+export const outbox = new Outbox(
+  {
+    get isOpen() {
+      return link.state === "open";
+    },
+    send: async ({ session, message, key }) =>
+      (await link.ask({ type: "send", session, message, key })) as AcceptedOut,
+  },
+  { read: () => sessionStorage.getItem(OUTBOX), write: (text) => sessionStorage.setItem(OUTBOX, text) },
+  () => crypto.randomUUID?.() ?? `k${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`,
+);
+
+// Sessions that are open ------------------------------------------------------------------------
+
+export interface Opened {
+  session: Session;
+  /** Changes at most once a frame. */
+  rev: ReturnType<typeof signal<number>>;
+  leave: (() => void) | null;
+}
+
+const opened = new Map<string, Opened>();
+
+/** A session with its events, watched as long as somebody looks at it. */
+export function open(id: string): Opened {
+  const known = opened.get(id);
+  const one = known ?? make(id);
+  opened.delete(id);
+  opened.set(id, one);
+  one.leave ??= link.watch(id, one.session);
+  return one;
+}
+
+export function leave(id: string): void {
+  const one = opened.get(id);
+  one?.leave?.();
+  if (one !== undefined) one.leave = null;
+  for (const [other, { leave: watched }] of opened) {
+    if (opened.size <= SESSIONS_KEPT) break;
+    if (watched === null) opened.delete(other);
+  }
+}
+
+function make(id: string): Opened {
+  const session = new Session(id);
+  const rev = signal(0);
+  let asked = false;
+  let state = "";
+  session.onChange(() => {
+    const now_ = `${session.running?.id} ${session.queue.length} ${session.open.length}`;
+    if (now_ !== state) setTimeout(() => void look(), 100);
+    state = now_;
+    if (asked) return;
+    asked = true;
+    nextFrame(() => {
+      asked = false;
+      rev.value = session.rev;
+    });
+  });
+  return { session, rev, leave: null };
+}
+
+declare global {
+  interface Window {
+    /** For whoever measures the page from outside. */
+    turnkeeper: { seq(session: string): number };
+  }
+}
+
+window.turnkeeper = { seq: (session) => opened.get(session)?.session.seq ?? 0 };
+
+/** A page that nobody sees is given no frames, but it goes on. */
+function nextFrame(what: () => void): void {
+  if (document.hidden) setTimeout(what, 250);
+  else requestAnimationFrame(what);
+}
+
+// Lists -----------------------------------------------------------------------------------------
+
+const titles = signal<Map<string, string>>(new Map());
+
+/** What people call a session: its title, as far as it was heard of. */
+export function titleOf(session: string): string {
+  return line(titles.value.get(session) || session, 60);
+}
+
+export function learnTitles(sessions: { id: string; title: string }[]): void {
+  const known = titles.value;
+  const fresh = sessions.filter((one) => known.get(one.id) !== one.title);
+  if (fresh.length) titles.value = new Map([...known, ...fresh.map((one) => [one.id, one.title] as const)].slice(-2000));
+}
+
+let looking = false;
+
+/** What runs and what waits for a person, over all sessions. */
+export async function look(): Promise<void> {
+  if (looking || needsToken.value) return;
+  looking = true;
+  try {
+    const [runs, open_, ended] = await Promise.all([
+      api.runs({ state: "unfinished", limit: 500 }),
+      api.approvals({ state: "open", limit: 200 }),
+      api.runs({ state: "ended", limit: 50 }),
+    ]);
+    batch(() => {
+      unfinished.value = new Map(runs.items.map((run) => [run.id, run]));
+      questions.value = open_.items;
+      endings.value = ended.items;
+      lookedAt.value = Date.now() / 1000;
+      beat.value += 1;
+    });
+  } catch (why) {
+    if (!(why instanceof Refusal || why instanceof Unreachable)) throw why;
+  } finally {
+    looking = false;
+  }
+}
+
+export async function stop(run: string): Promise<void> {
+  await api.stop(run);
+  void look();
+}
+
+export async function answer(approval: string, decision: "allow" | "deny", note = ""): Promise<void> {
+  try {
+    await api.answer(approval, { decision, note, by: "the page" });
+  } finally {
+    questions.value = questions.value.filter((one) => one.id !== approval);
+    void look();
+  }
+}
+
+export async function begin(): Promise<void> {
+  link.onChange(() => {
+    linkState.value = link.state;
+    if (link.state === "refused") needsToken.value = true;
+    if (link.state === "open") {
+      needsToken.value = false;
+      outbox.flush();
+      void look();
+      void learnAgents();
+    }
+  });
+  outbox.onChange(() => (letters.value += 1));
+  setInterval(() => (now.value = Date.now() / 1000), 1000);
+  setInterval(() => {
+    if (!document.hidden && link.state === "open") void look();
+  }, LOOK_MS);
+  for (const event of ["online", "focus"]) addEventListener(event, () => link.hurry());
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) link.hurry();
+  });
+  effect(() => {
+    const waiting = questions.value.length;
+    document.title = waiting ? `(${waiting}) Turnkeeper` : "Turnkeeper";
+  });
+  await tokens.find(location, (rest) => history.replaceState(null, "", rest));
+  link.connect();
+}
+
+export function useToken(token: string): void {
+  tokens.set(token);
+  needsToken.value = false;
+  link.hurry();
+}
+
+async function learnAgents(): Promise<void> {
+  try {
+    agents.value = (await api.agents()).items;
+  } catch (why) {
+    if (!(why instanceof Refusal || why instanceof Unreachable)) throw why;
+  }
+}

@@ -1,0 +1,118 @@
+// The list of sessions, with what each is doing now.
+//
+// Decides which are shown and in which order they are asked for. It must not know events. Invariant:
+// however many sessions there are, a page of them is asked for at a time and a screenful is drawn.
+
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { api, beat, learnTitles, lookedAt, questions, unfinished } from "../app/keeper";
+import { route, to } from "../app/route";
+import { Refusal } from "../data/link";
+import { Unreachable } from "../data/http";
+import { line } from "../data/safe";
+import type { RunOut, SessionOut } from "../data/wire";
+import { Ago, Chip, List, PhaseChip, Until } from "./parts";
+
+const PAGE = 100;
+const SILENT = new Set(["idle", "tool", "first_output"]);
+
+const items = signal<SessionOut[]>([]);
+const more = signal<string | null>(null);
+const loaded = signal(false);
+
+export function Sessions() {
+  const [search, setSearch] = useState("");
+  const [state, setState] = useState("");
+  const wanted = { search, state };
+  void beat.value;
+  useEffect(() => {
+    const timer = setTimeout(() => void refresh(wanted, true), search ? 200 : 0);
+    return () => clearTimeout(timer);
+  }, [search, state]);
+  useEffect(() => { if (beat.value > 0) void refresh(wanted, false); }, [beat.value]);
+  const here = route.value;
+  const selected = here.view === "session" || here.view === "run" ? here.session : "";
+  return (
+    <section class="sessions" aria-label="Sessions">
+      <div class="filters">
+        <input type="search" placeholder="Search sessions" aria-label="Search sessions" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
+        <select value={state} aria-label="Which sessions" onChange={(event) => setState(event.currentTarget.value)}>
+          <option value="">all</option><option value="busy">busy</option><option value="idle">idle</option>
+        </select>
+        <a class="button good" href={to.fresh} title="A new session">New</a>
+      </div>
+      {items.value.length === 0 && loaded.value ? <p class="dim none">{search || state ? "None is like that." : "No sessions yet."}</p> : null}
+      <List items={items.value} keyOf={(one) => one.id} estimate={66} role="list" label="Sessions"
+        draw={(one) => <Line session={one} selected={one.id === selected} />} onEnd={() => void next(wanted)} />
+    </section>
+  );
+}
+
+function Line({ session, selected }: { session: SessionOut; selected: boolean }) {
+  const run = session.running === null ? undefined : unfinished.value.get(session.running);
+  const asks = questions.value.some((one) => one.session === session.id);
+  return (
+    <a class={`line ${selected ? "selected" : ""}`} href={to.session(session.id)} aria-current={selected ? "page" : undefined}>
+      <span class="top"><span class="title">{line(session.title || session.id, 80)}</span>
+      {asks ? <Chip tone="ph-approval">waits for you</Chip> : run !== undefined ? <PhaseChip phase={run.phase} stalling={isStalling(run)} /> : <span class="dim"><Ago at={session.updated_at} /></span>}</span>
+      <span class="dim under"><span>{session.agent}{session.queued ? `, ${session.queued} queued` : ""}</span>
+        <span class="when">{run !== undefined ? <Clock run={run} /> : null}</span></span>
+    </a>
+  );
+}
+
+/** Half of a silence budget is gone: that is when the server warns. */
+function isStalling(run: RunOut): boolean {
+  const clock = run.clocks.find((one) => SILENT.has(one.clock));
+  return clock !== undefined && clock.in_s < clock.budget_s / 2;
+}
+
+function Clock({ run }: { run: RunOut }) {
+  const silent = run.clocks.find((one) => SILENT.has(one.clock));
+  const next = run.clocks[0];
+  if (next === undefined) return null;
+  const at = lookedAt.value + next.in_s;
+  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>progress <Ago at={lookedAt.value - (silent.budget_s - silent.in_s)} />, </> : null}{next.clock.replace("_", " ")} in <Until at={at} /></>;
+}
+
+interface Wanted { search: string; state: string }
+
+async function refresh(wanted: Wanted, whole: boolean): Promise<void> {
+  const page = await ask({ ...wanted, limit: PAGE });
+  if (page === null) return;
+  if (whole) {
+    items.value = page.items;
+    more.value = page.next;
+  } else {
+    const fresh = new Set(page.items.map((one) => one.id));
+    const last = page.items[page.items.length - 1];
+    const rest = page.next === null || last === undefined ? [] : items.value.filter((one) => !fresh.has(one.id));
+    items.value = [...page.items, ...rest];
+    if (rest.length === 0) more.value = page.next;
+  }
+  loaded.value = true;
+  learnTitles(items.value);
+}
+
+let asking = false;
+
+async function next(wanted: Wanted): Promise<void> {
+  if (asking || more.value === null) return;
+  asking = true;
+  const page = await ask({ ...wanted, limit: PAGE, before: more.value });
+  asking = false;
+  if (page === null) return;
+  const known = new Set(items.value.map((one) => one.id));
+  items.value = [...items.value, ...page.items.filter((one) => !known.has(one.id))];
+  more.value = page.next;
+  learnTitles(page.items);
+}
+
+async function ask(query: Record<string, string | number>) {
+  try {
+    return await api.sessions(query);
+  } catch (why) {
+    if (why instanceof Refusal || why instanceof Unreachable) return null;
+    throw why;
+  }
+}

@@ -1,0 +1,2 @@
+// What the bundler gives besides modules.
+declare module "*.css";
