@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.surfaces.matrix.endings import EVERY, NOT_HERE
+from tests.surfaces.matrix.endings import EVERY
 from tests.surfaces.matrix.surfaces import SURFACES
 from turnkeeper.core.outcome import Kind
 
@@ -36,8 +36,6 @@ def main(path: str) -> None:
         cells = [said.get((name, kind, reason), "–") for name in names]
         lines.append(f"| {kind} | {reason} | {' | '.join(cells)} |")
     lines.append("")
-    for (kind, reason), why in NOT_HERE.items():
-        lines.append(f"{kind}/{reason} was not produced: {why}.\n")
     notes: dict[str, list[str]] = {}
     for surface in SURFACES:
         if surface.note:

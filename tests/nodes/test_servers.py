@@ -92,7 +92,7 @@ def test_the_sessions_of_a_node_that_was_killed_go_on_at_another(cluster: Cluste
     a.process.kill()
     a.process.wait()
     lost = b.wait_ended(running)
-    assert (lost["kind"], lost["reason"]) == ("lost", "server_lost")
+    assert (lost["kind"], lost["reason"]) == ("lost", "node_lost")
     assert b.wait_ended(queued)["kind"] == "completed"
     assert sorted(endings(b, "s")) == sorted({running, queued})
 

@@ -527,14 +527,16 @@ def watchers_are_shown_what_is_not_stored(patch: Patch) -> None:
 
 @planted("P9")
 def frames_get_new_numbers_after_a_restart(patch: Patch) -> None:
+    right = restart.repeat
+
     def repeat(at: Step, of: Run) -> None:
-        restart.repeat(at, of)
+        right(at, of)
         at.effects = [
             msgspec.structs.replace(x, frame=x.frame + 100) if isinstance(x, f.Write) else x
             for x in at.effects
         ]
 
-    patch.setattr(session, "repeat", repeat)
+    patch.setattr(restart, "repeat", repeat)
 
 
 @planted("P9")

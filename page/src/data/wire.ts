@@ -388,6 +388,7 @@ export interface AttemptStarted {
   process: string;
   fresh: boolean;
   conversation?: string | null;
+  node?: string;
 }
 
 export interface AttemptReady {

@@ -25,12 +25,16 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     approvals: bool = False
     thinking: bool = False
     images: bool = False
+    remote: bool = False
+    """Its turns run where every node can reach them."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator lays down for a session: the base limits, the agent's abilities, bounds."""
 
     agent: str = ""
+    node: str = ""
+    """The node that this is laid down for, where there may be several."""
     limits: Limits = Limits()
     abilities: Abilities = Abilities()
     rules: Rules = Rules()

@@ -113,13 +113,15 @@ class RunStarted(Fact, frozen=True, gc=False):
 
 
 class AttemptStarted(Fact, frozen=True, gc=False):
-    """One try. `process` names the agent's process; `fresh` says that it is a new one."""
+    """One try. `process` names the agent's process; `fresh` says that it is a new one. `node` has
+    it, where there are several and it matters."""
 
     kind = "attempt.started"
     attempt: int
     process: str
     fresh: bool
     conversation: str | None = None
+    node: str = ""
 
 
 class AttemptReady(Fact, frozen=True, gc=False):

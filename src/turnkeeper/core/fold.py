@@ -138,7 +138,7 @@ def _started(session: Session, event: e.Event, data: e.RunStarted) -> None:
 def _attempt_started(session: Session, event: e.Event, data: e.AttemptStarted) -> None:
     run = _run(session, event)
     if data.fresh:
-        session.process = Process(data.process)
+        session.process = Process(data.process, node=data.node)
     assert session.process is not None, "an attempt has a process"
     session.process.turn_pos = session.process.pos
     run.attempt = data.attempt

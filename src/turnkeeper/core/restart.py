@@ -1,8 +1,9 @@
 """Taking a session up again: what a new server winds, and what it does once more.
 
-Decides from when clocks count after a restart, and which effects are repeated. It must not know why
-the server was away. Invariant: what has a date keeps it, silence counts from now, and whatever is
-repeated does no harm if it had been done: frames are numbered, and the rest is idempotent.
+Decides from when clocks count after a restart, which effects are repeated, and what was lost with
+another node. It must not know why the server was away. Invariant: what has a date keeps it, silence
+counts from now, and whatever is repeated does no harm if it had been done: frames are numbered, and
+the rest is idempotent.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import math
 
 from turnkeeper.core import effects as f
+from turnkeeper.core import events as e
+from turnkeeper.core import signals as s
 from turnkeeper.core import submit
 from turnkeeper.core.commands import Policy
+from turnkeeper.core.ending import Ending
 from turnkeeper.core.limits import Clocks, Limits, Moment, Phase
+from turnkeeper.core.run import perform
 from turnkeeper.core.state import Run, Session
 from turnkeeper.core.step import Live, Step
 
@@ -32,6 +37,24 @@ def wind(state: Session, live: Live, policy: Policy, now: Moment) -> None:
     for approval in run.open.values():
         if approval.expires_at is not None:
             live.approvals[approval.id] = now.mono + max(0.0, approval.expires_at - now.wall)
+
+
+def take_up(step: Step) -> Ending | None:
+    """What was going on, and its process: it is here, or it was lost with the node that had it."""
+    run, process = step.state.active, step.state.process
+    if process is None:
+        return None
+    here = step.policy.node
+    if process.node and here and process.node != here:
+        step.live.attaching_until = None
+        if run is not None:
+            return perform(step, run, s.Lost("node_lost", f"node {process.node} had it"))
+        step.emit(e.ProcessEnded(process.name, f"node {process.node} had it, and is gone"))
+        return None
+    step.do(f.Reattach(process.name, run.id if run is not None else "", process.pos))
+    if run is not None:
+        repeat(step, run)
+    return None
 
 
 def repeat(step: Step, run: Run) -> None:

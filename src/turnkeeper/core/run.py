@@ -58,7 +58,8 @@ def begin(step: Step, run: Run) -> None:
     attempt = run.attempt + 1
     name = f"{run.id}.{attempt}" if state.process is None else state.process.name
     conversation = state.conversation if step.policy.abilities.resume else None
-    step.emit(e.AttemptStarted(attempt, name, fresh, conversation), run.id)
+    node = "" if step.policy.abilities.remote else step.policy.node
+    step.emit(e.AttemptStarted(attempt, name, fresh, conversation, node), run.id)
     step.live.sample = step.live.beat_at = None
     step.clocks.writes.clear()
     step.clocks.enter(Phase.STARTING, step.now.mono)

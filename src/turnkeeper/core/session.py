@@ -30,7 +30,7 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, check_patch
 from turnkeeper.core.outcome import Evidence, Kind, decide
 from turnkeeper.core.rest import rest
-from turnkeeper.core.restart import clocks_of, repeat, wind
+from turnkeeper.core.restart import clocks_of, take_up, wind
 from turnkeeper.core.run import begin, expire, note_late, perform, say_all
 from turnkeeper.core.state import Message, Run, Session
 from turnkeeper.core.step import Dying, Live, Step, Trace
@@ -72,12 +72,9 @@ class Machine:
         """After a restart: wind the clocks again, take up what was going on, and go on."""
         step = self._new_step(now)
         wind(self.state, self.live, self.policy, now)
+        ending = take_up(step)
+        self._commit(step, [ending] if ending is not None else [])
         state, run = self.state, self.state.active
-        if state.process is not None:
-            name = run.id if run is not None else ""
-            step.do(f.Reattach(state.process.name, name, state.process.pos))
-            if run is not None:
-                repeat(step, run)
         for child, entry in state.children.items():
             running = run is not None and run.id == entry.parent and run.phase in RUNNING
             if not running:

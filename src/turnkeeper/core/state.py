@@ -80,12 +80,14 @@ class Approval(msgspec.Struct):
 
 
 class Process(msgspec.Struct):
-    """The agent's process: its name, how far its stream is consumed, what was written to it."""
+    """The agent's process: its name, how far its stream is consumed, what was written to it, and on
+    which node it is, where that matters."""
 
     name: str
     pos: int = 0
     turn_pos: int = 0
     frames: int = 0
+    node: str = ""
 
 
 class Child(msgspec.Struct):

@@ -44,7 +44,7 @@ class A2AAgent:
 
     @property
     def abilities(self) -> Abilities:
-        return Abilities(interrupt=True, resume=True, approvals=True, thinking=True)
+        return Abilities(interrupt=True, resume=True, approvals=True, thinking=True, remote=True)
 
     def open(self, opening: Opening, sink: Sink) -> A2ALink:
         link = A2ALink(self._remote, opening, sink)

@@ -335,7 +335,9 @@ class Sessions:
         name = state.agent or create or ""
         policy = self._ports.policies.get(name, c.Policy())
         abilities = self.agent(name).abilities
-        policy = msgspec.structs.replace(policy, agent=name, abilities=abilities)
+        member = self._ports.membership
+        node = member.node if member is not None else ""
+        policy = msgspec.structs.replace(policy, agent=name, abilities=abilities, node=node)
         return Machine(state, policy, self._ports.trace)
 
     def _let_go(self, session: str, fenced: bool) -> None:

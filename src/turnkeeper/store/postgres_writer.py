@@ -69,6 +69,10 @@ RETURNING (SELECT id FROM logs WHERE n = log)
 """
 
 
+CLAIMS = 2
+"""So often it is tried: the time of whoever had a session may end between two looks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     session: str
@@ -162,10 +166,15 @@ class Writer:
 
     async def _claim(self, connection: Any, group: Sequence[Work]) -> list[Any]:
         names = _names(group)
-        epochs = dict(await connection.fetch(_CLAIM, names, self._node))
-        if len(epochs) == len(names):
-            return [epochs[name] for name in names]
-        owners = dict(await connection.fetch(_OWNERS, names, self._node))
+        epochs: dict[str, int] = {}
+        owners: dict[str, str] = {}
+        for _ in range(CLAIMS):
+            left = [name for name in names if name not in epochs and name not in owners]
+            if not left:
+                break
+            epochs |= dict(await connection.fetch(_CLAIM, left, self._node))
+            if len(epochs) + len(owners) < len(names):
+                owners |= dict(await connection.fetch(_OWNERS, left, self._node))
         over = StoreDown("this node has not been able to renew its time, and has nothing now")
         return [
             epochs.get(name) or (Elsewhere(told(name), owners[name]) if name in owners else over)

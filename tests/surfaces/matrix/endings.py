@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from typing import Any
 from tests.campaign.plain import Answer, NoAnswer, ask
 from tests.campaign.records import Record
 from tests.campaign.server import Server
+from tests.helpers.postgres import shared_server
 from turnkeeper.core.outcome import REASONS, Kind
 
 AGENT = Path(__file__).parent / "agent.py"
@@ -25,8 +27,7 @@ WITHIN_S = 60.0
 SILENT_S = 0.5
 LARGE = "x " * 200_000
 
-NOT_HERE = {(Kind.LOST, "node_lost"): "it needs a second machine"}
-"""What no run of one server can end with."""
+LEASE_S = 5
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Ending:
     """Something else runs in that session already."""
     priority: str = "person"
     child: bool = False
+    nodes: bool = False
+    """It takes two nodes, and PostgreSQL."""
 
     @property
     def needs_the_api(self) -> bool:
@@ -73,6 +76,9 @@ ENDINGS: dict[tuple[Kind, str], Ending] = {
     (Kind.TIMED_OUT, "ceiling"): Ending(agent="roofed"),
     (Kind.TIMED_OUT, "queue"): Ending(limits={"queue_s": SILENT_S}, behind=True),
     (Kind.LOST, "server_lost"): Ending(agent="here", text="stall after", deed="kill"),
+    (Kind.LOST, "node_lost"): Ending(
+        agent="here", text="stall after", deed="lose the node", nodes=True
+    ),
 }
 
 EVERY = [(kind, reason) for kind in Kind for reason in REASONS[kind]]
@@ -82,11 +88,13 @@ Send = Callable[["Theatre", str, Ending], Coroutine[Any, Any, Any]]
 
 
 class Theatre:
-    """One server, which can be ended and started again on its port."""
+    """One server, which can be ended and started again on its port; or replaced by another one, if
+    it is a node."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, nodes: bool) -> None:
         self.record = Record()
-        self.server = Server(place, _config(place), self.record)
+        store = shared_server().url_for(place) if nodes else ""
+        self.server = Server(place, _config(place, store), self.record)
         self._made = 0
 
     @property
@@ -100,6 +108,15 @@ class Theatre:
     async def start(self) -> None:
         self.server.start()
         await self.server.wait_ready()
+
+    async def replace(self) -> None:
+        """The machine burns down; another one gets its address and its token."""
+        self.server.kill("a machine")
+        before = self.server.data
+        self.server.data = before.with_name(before.name + "-2")
+        self.server.data.mkdir(0o700)
+        shutil.copy2(before / "token", self.server.data)
+        await self.start()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
         return await ask(self.server.address, method, path, body)
@@ -143,8 +160,8 @@ class Theatre:
 
 
 @asynccontextmanager
-async def theatre(place: Path) -> AsyncIterator[Theatre]:
-    one = Theatre(place)
+async def theatre(place: Path, *, nodes: bool = False) -> AsyncIterator[Theatre]:
+    one = Theatre(place, nodes=nodes)
     await one.start()
     try:
         yield one
@@ -188,6 +205,8 @@ async def _do(stage: Theatre, ending: Ending, session: str, run: str) -> None:
         case "kill":
             stage.server.kill("an ending")
             await stage.start()
+        case "lose the node":
+            await stage.replace()
         case other:
             raise ValueError(other)
 
@@ -206,7 +225,7 @@ async def natively(stage: Theatre, session: str, ending: Ending) -> dict[str, An
     return await stage.ended(run)
 
 
-def _config(place: Path) -> Path:
+def _config(place: Path, store: str) -> Path:
     (place / "home").mkdir()
     script = [sys.executable, "-u", str(AGENT)]
 
@@ -221,6 +240,8 @@ def _config(place: Path) -> Path:
         *agent("roofed", script, f"limits.ceiling_s = {SILENT_S}"),
         "[agents.here]", 'driver = "demo"',
     ]  # fmt: skip
+    if store:
+        lines += ["[store]", f'url = "{store}"', "[server]", f"lease_s = {LEASE_S}"]
     path = place / "turnkeeper.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
