@@ -20,7 +20,7 @@ MODULES := page/node_modules/.package-lock.json
 NODE     = PATH="$$(sh scripts/node $(BIN)/python):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page test test-page test-surfaces test-agents check bench sim campaign schedules outcomes diagram pictures conformance format clean force
+.PHONY: help setup run page test test-page test-postgres test-surfaces test-agents check bench sim campaign schedules outcomes diagram pictures conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -50,6 +50,11 @@ $(CHROMIUM): $(READY)
 
 test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests
 	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
+
+test-postgres: $(READY) ## Test the server, the client and the commands on PostgreSQL
+	TURNKEEPER_TEST_STORE=postgres $(BIN)/python -m pytest -n $(ATONCE) --dist worksteal \
+		-m "not agents and not surfaces and not file_store" \
+		tests/gateway tests/client tests/cli tests/store $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)

@@ -32,7 +32,7 @@ from turnkeeper.ports import Agent, EventStore, Observer
 from turnkeeper.runtime.bound import Bound
 from turnkeeper.runtime.dispatcher import Dispatcher
 from turnkeeper.runtime.member import LEASE_S, Doings, Member
-from turnkeeper.runtime.policies import leased, of_driver, policy_of
+from turnkeeper.runtime.policies import of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
@@ -287,7 +287,7 @@ async def durable(
         raise InvalidValue("store.url", "postgresql://…", told)
     held = place.hold(shared=how.shared, what=how.what)
     try:
-        custody = Custody(place.path)
+        custody = Custody(place.path, leased=_is_node(how))
         way = Way()
         to_give = Given(_offer(place) if how.serves else None, way)
         made, policies = wire_agents(agents, limits, custody, to_give)
@@ -306,22 +306,22 @@ async def durable(
         ports = replace(ports, take=take)
     nodes = nodes_of(store)
     if nodes is not None:
-        policies = {name: leased(policy, how.lease_s) for name, policy in policies.items()}
-        ports = replace(
-            ports, policies=policies, membership=nodes[0], others=nodes[1], end=custody.end
-        )
+        ports = replace(ports, membership=nodes[0], others=nodes[1], end=custody.end)
     dispatcher = way.lead_to(Dispatcher(ports))
     system = System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
     if nodes is not None:
-        doings = Doings(dispatcher.fence, dispatcher.take_up, dispatcher)
+        doings = Doings(dispatcher.fence, dispatcher.take_up, custody.lease, dispatcher)
         system.member = Member(*nodes, doings, tuple(made), how.lease_s)
     return system
 
 
 async def _open_store(place: Place, how: Durable) -> SqliteStore | PostgresStore:
     at = how.database or place.database
-    is_node = isinstance(at, str) and not how.shared
-    return await open_store(at, place.node if is_node else None)
+    return await open_store(at, place.node if _is_node(how) else None)
+
+
+def _is_node(how: Durable) -> bool:
+    return isinstance(how.database, str) and not how.shared
 
 
 def _offer(place: Place) -> Offer:

@@ -12,12 +12,14 @@ import tempfile
 from pathlib import Path
 
 from tests.campaign.campaign import Settings, run
+from tests.campaign.nodes import run_nodes
 from tests.campaign.table import table
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how often the server is killed")
+    parser.add_argument("--nodes", type=int, default=1, help="so many, on one PostgreSQL")
     parser.add_argument("--seed", type=int, default=None, help="the same mix and moments again")
     parser.add_argument("--keep", action="store_true", help="keep the folder in any case")
     given = parser.parse_args()
@@ -25,7 +27,11 @@ def main() -> int:
     place = Path(tempfile.mkdtemp(prefix="turnkeeper-campaign-"))
     logging.getLogger("turnkeeper.client").setLevel(logging.ERROR)
     print(f"seed {seed}, in {place}", flush=True)
-    verdict = asyncio.run(run(Settings(given.kills, seed, place)))
+    settings = Settings(given.kills, seed, place)
+    if given.nodes > 1:
+        verdict = asyncio.run(run_nodes(settings, given.nodes))
+    else:
+        verdict = asyncio.run(run(settings))
     print(table(verdict))
     if verdict.violations:
         print(f"\n{len(verdict.violations)} violations; seed {seed}; everything is kept in {place}")

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.campaign import evidence as look
 from tests.campaign import marks, stories
@@ -24,12 +24,14 @@ from tests.campaign.judge import Violation, judge
 from tests.campaign.killer import Killer
 from tests.campaign.own_client import OwnClients
 from tests.campaign.people import People
-from tests.campaign.plain import NoAnswer, ask
+from tests.campaign.plain import Address, NoAnswer, ask
 from tests.campaign.plan import AGENTS, Plan
 from tests.campaign.records import Record
 from tests.campaign.scene import Scene
 from tests.campaign.server import REPO, Fell, Server, living_with, wait_none
 from tests.campaign.watchers import Watchers
+from turnkeeper.store.postgres import PostgresStore
+from turnkeeper.store.sqlite import SqliteStore
 
 LIMITS = {"approval_s": 2.0, "drain_s": 0.5, "term_s": 0.5}
 SETTLE_S = 120.0
@@ -83,19 +85,45 @@ def write_config(settings: Settings) -> Path:
     return path
 
 
+class UnderTest(Protocol):
+    """A server; or several that look like one from outside."""
+
+    data: Path
+
+    @property
+    def address(self) -> Address: ...
+    @property
+    def is_up(self) -> bool: ...
+    def start(self) -> None: ...
+    async def wait_ready(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class Breaks(Protocol):
+    """Whoever makes it go, so many times, and leaves it ready."""
+
+    def hint(self, word: str) -> None: ...
+    async def run(self, times: int) -> None: ...
+
+
 class Campaign:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.record = Record()
-        self.server = Server(settings.place, write_config(settings), self.record)
         self._chance = random.Random(settings.seed)
-        self.killer = Killer(self.server, self._new_chance())
+        self.server, self.killer = self._parties()
         self._scene = Scene(self.killer.hint)
         around = (self.server.address, self.record, self._scene, self.killer.hint)
         self._people, self._watchers = People(*around), Watchers(*around)
         self._own = OwnClients(*around[:3], self._people)
         self._tasks: list[asyncio.Task[None]] = []
         self._sessions = [f"{x}-{n}" for x in AGENTS for n in range(settings.sessions_each)]
+
+    def _parties(self) -> tuple[UnderTest, Breaks]:
+        """Who is under test, and who makes it go."""
+        config = write_config(self._settings)
+        server = Server(self._settings.place, config, self.record)
+        return server, Killer(server, self._new_chance())
 
     def _new_chance(self) -> random.Random:
         return random.Random(self._chance.random())
@@ -157,17 +185,24 @@ class Campaign:
         await self.server.stop()
         leave_s = self._settings.orphan_s + LEAVE_S
         left = await wait_none(lambda: living_with(str(place)), leave_s)
-        lines = await look.read_logs(self.server.data / "turnkeeper.db")
+        lines = await look.read_logs(await self._open_store())
         record.keep(place / "record.json")
         look.keep_logs(lines, place / "logs")
         return Evidence(
             record, lines, stories.read(look.parsed(lines)), marks.read_all(place / "marks"),
-            told=runs, exported=await look.export_all(self.server.data, lines),
-            unfinished=unfinished, left=left,
-            complaints=look.complaints(
-                place / "server.log", self.server.data / "custody" / "nursery.log"
-            ),
+            told=runs, exported=await self._exported(lines), unfinished=unfinished, left=left,
+            complaints=self._complaints(),
         )  # fmt: skip
+
+    async def _open_store(self) -> SqliteStore | PostgresStore:
+        return await SqliteStore.open(self.server.data / "turnkeeper.db")
+
+    async def _exported(self, lines: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
+        return await look.export_all(self.server.data, lines)
+
+    def _complaints(self) -> list[str]:
+        nursery = self.server.data / "custody" / "nursery.log"
+        return look.complaints(self._settings.place / "server.log", nursery)
 
     def _busy_sessions(self) -> list[str]:
         """By what is seen of them: everything that began has ended."""

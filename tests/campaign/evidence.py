@@ -19,6 +19,7 @@ from tests.campaign.plain import Address, ask
 from tests.campaign.records import Record
 from tests.campaign.stories import Stories
 from turnkeeper.core.records import SessionQuery
+from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.sqlite import SqliteStore
 
 PAGE = 500
@@ -43,9 +44,8 @@ class Evidence:
     """What servers and nurseries said on their standard error that they should not have to."""
 
 
-async def read_logs(database: Path) -> dict[str, list[bytes]]:
+async def read_logs(store: SqliteStore | PostgresStore) -> dict[str, list[bytes]]:
     """Every log, from the store's own interface; nobody serves it now."""
-    store = await SqliteStore.open(database)
     try:
         page = await store.sessions(SessionQuery(limit=PAGE))
         assert page.next is None
@@ -54,7 +54,7 @@ async def read_logs(database: Path) -> dict[str, list[bytes]]:
         await store.close()
 
 
-async def _read_log(store: SqliteStore, session: str) -> list[bytes]:
+async def _read_log(store: SqliteStore | PostgresStore, session: str) -> list[bytes]:
     lines: list[bytes] = []
     while more := await store.read_lines(session, len(lines), PAGE):
         lines += more

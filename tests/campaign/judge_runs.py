@@ -42,7 +42,10 @@ def twice(evidence: Evidence) -> Iterator[str]:
 
 def _executions(stories: Stories, message: Message, found: Sequence[Mark]) -> Iterator[str]:
     own = [each for name in message.runs for each in stories.runs[name].tries]
-    into = stories.runs[message.steered_into].tries if message.steered_into else []
+    steered = stories.runs[message.steered_into] if message.steered_into else None
+    into = steered.tries if steered is not None else []
+    if own and steered is not None and steered.outcome.get("kind") == "lost":
+        own = [*into, *own]  # that it was taken into that turn was lost with it
     windows, times = own or into, Counter[int]()
     for mark in found:
         within = [at for at, each in enumerate(windows) if each.holds(mark.at, SLACK_S)]
@@ -99,6 +102,8 @@ def stops(evidence: Evidence) -> Iterator[str]:
                 pass
             case "lost", _ if not run.observed and (run.successor or run.id in asked):
                 pass
+            case "lost", _ if _was_broken(evidence, run):
+                pass
             case "completed", "end_turn" if not exits:
                 pass
             case _:
@@ -110,6 +115,13 @@ def stops(evidence: Evidence) -> Iterator[str]:
                 yield f"{run_.id}: said to be stopped, and ended as {run_.outcome}"
         elif stop.status not in (0, 200, *NOT_NOW):
             yield f"{stop.name}: a stop was answered {stop.status} {stop.answer}"
+
+
+def _was_broken(evidence: Evidence, run: Run) -> bool:
+    """Its node was broken while it was on: killed, stopped, or cut off from its logs."""
+    last = run.tries[-1]
+    node, ended = last.began["data"].get("node", ""), run.endings[0]["at"]
+    return any(x.concerns(node, last.began["at"], ended) for x in evidence.record.breaks)
 
 
 def _made_way(stories: Stories, run: Run, what: str) -> bool:

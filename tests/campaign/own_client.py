@@ -30,8 +30,9 @@ class OwnClients:
         self._people = people
 
     def _client(self) -> Client:
-        url, token = f"http://127.0.0.1:{self._address.port}", self._address.token
-        return Client(url, token=token or None, options=OPTIONS)
+        address = self._address.now()
+        url = f"http://127.0.0.1:{address.port}"
+        return Client(url, token=address.token or None, options=OPTIONS)
 
     async def watch(self, name: str, sessions: list[str]) -> None:
         async with self._client() as client:

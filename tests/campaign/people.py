@@ -89,6 +89,8 @@ class People:
             if answer.status not in NOT_NOW:
                 self._record.faults.append(f"{message} was answered {answer}")
                 return
+            if message.key is None:
+                return
             await asyncio.sleep(BACK_S)
 
     async def _send(self, message: Message, over_socket: bool) -> Answer:

@@ -44,6 +44,10 @@ class Address:
     port: int
     token: str = ""
 
+    def now(self) -> Address:
+        """Where to go this time."""
+        return self
+
     def head(self, method: str, path: str, extra: dict[str, str]) -> bytes:
         fields = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", **extra}
         if self.token:
@@ -77,6 +81,7 @@ async def ask(
     address: Address, method: str, path: str, body: Any = None, key: str | None = None
 ) -> Answer:
     """One request, one answer; or `NoAnswer`."""
+    address = address.now()
     data = b"" if body is None else json.dumps(body).encode()
     extra = {"Content-Length": str(len(data))}
     if body is not None:
@@ -105,6 +110,7 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
 
 async def events(address: Address, session: str, after: int, *, by_header: bool) -> Any:
     """The data of each event after the cursor, until the server goes (`NoAnswer`) or ends it."""
+    address = address.now()
     path, extra = f"/v1/sessions/{session}/events", {"Accept": "text/event-stream"}
     if by_header:
         extra["Last-Event-ID"] = str(after)
@@ -147,6 +153,7 @@ async def _chunk(reader: asyncio.StreamReader) -> bytes:
 
 def socket(address: Address) -> connect:
     """A WebSocket to the server: `async with socket(address) as ws`."""
+    address = address.now()
     fields = {"Authorization": f"Bearer {address.token}"} if address.token else {}
     return connect(
         f"ws://127.0.0.1:{address.port}/v1/ws", additional_headers=fields, compression=None,

@@ -60,6 +60,19 @@ class Kill(NamedTuple):
     how: str
 
 
+class Break(NamedTuple):
+    """Something was broken on purpose from `at` until `until`: of that node, or of all of them."""
+
+    at: float
+    until: float
+    what: str
+    node: str = ""
+
+    def concerns(self, node: str, since: float, until: float) -> bool:
+        """What that node did between the two may have been lost by it."""
+        return self.node in ("", node) and self.at <= until and since <= self.until
+
+
 class Start(NamedTuple):
     """The server was started; `ready_s` later it was ready, if it lived to that."""
 
@@ -99,6 +112,7 @@ class Record:
     kills: list[Kill] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """What a client could not make sense of, or waited for in vain."""
@@ -118,6 +132,7 @@ class Record:
             "kills": [x._asdict() for x in self.kills],
             "starts": [x._asdict() for x in self.starts],
             "stops": [x._asdict() for x in self.stops],
+            "breaks": [x._asdict() for x in self.breaks],
             "faults": self.faults,
         }
         path.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))

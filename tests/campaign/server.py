@@ -34,14 +34,21 @@ class Fell(Exception):
 class Server:
     """One server at a time, always on the same port and data."""
 
-    def __init__(self, place: Path, config: Path, record: Record) -> None:
-        self.data = place / "data"
-        self.address = Address(free_port())
+    def __init__(
+        self, place: Path, config: Path, record: Record, *more: str, name: str = "data"
+    ) -> None:
+        self.data = place / name
+        self._address = Address(free_port())
         self._config = config
-        self._log = place / "server.log"
+        self._more = more
+        self._log = place / ("server.log" if name == "data" else f"{name}.log")
         self._record = record
         self._process: subprocess.Popen[bytes] | None = None
-        self._began = 0.0
+        self._began, self._life = 0.0, 0
+
+    @property
+    def address(self) -> Address:
+        return self._address
 
     @property
     def is_up(self) -> bool:
@@ -50,12 +57,13 @@ class Server:
     def start(self) -> None:
         assert self._process is None
         argv = [*SERVE, "--config", str(self._config)]
-        argv += ["--port", str(self.address.port), "--data", str(self.data)]
+        argv += ["--port", str(self.address.port), "--data", str(self.data), *self._more]
         with self._log.open("ab") as log:
             log.write(f"--- life {len(self._record.starts) + 1}\n".encode())
             log.flush()
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._began = time.monotonic()
+        self._life = len(self._record.starts)
         self._record.starts.append(Start(time.time(), None))
 
     async def wait_ready(self) -> None:
@@ -68,7 +76,7 @@ class Server:
                 raise Fell(f"the server is not ready after {READY_S:g} s: {self.last_words()}")
             await asyncio.sleep(LOOK_S)
         took_s = time.monotonic() - self._began
-        self._record.starts[-1] = self._record.starts[-1]._replace(ready_s=took_s)
+        self._record.starts[self._life] = self._record.starts[self._life]._replace(ready_s=took_s)
         self.address.token = Place(self.data).read_token() or ""
 
     async def _is_ready(self) -> bool:
@@ -102,6 +110,10 @@ class Server:
         self._record.stops.append(Stop(time.time(), time.monotonic() - began))
         if code != 0:
             self._record.faults.append(f"a server that was asked to go ended with {code}")
+
+    def signal(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
 
     def last_words(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2000:]

@@ -41,6 +41,7 @@ def rows(verdict: Verdict) -> list[tuple[str, object]]:
     return [
         ("kills", f"{len(record.kills)}: {aims['random']} at random, {aimed} aimed, "
                   f"{aims['start']} while starting"),
+        ("broken otherwise", _counts(Counter(x.what for x in record.breaks))),
         ("asked to go", f"{len(record.stops)} times, gone after at most "
                         f"{max((stop.took_s for stop in record.stops), default=0.0):.2f} s"),
         ("start to ready", f"{median(ready):.2f} s median, {max(ready):.2f} s at most"),

@@ -6,6 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.house import House, started, tk, tk_json, wait_said
 from tests.helpers.terminal import COMMAND, TIMEOUT_S, terminal
 from turnkeeper.core.events import decode
@@ -125,6 +127,7 @@ def test_what_there_is_not_is_named(home: House) -> None:
 # Without a server ----------------------------------------------------------------------------
 
 
+@pytest.mark.file_store
 def test_without_a_server_the_logs_are_read(tmp_path: Path) -> None:
     done = tk("run", "--session", "alone", "hello", data=tmp_path)
     assert done.returncode == 0
@@ -138,6 +141,7 @@ def test_without_a_server_the_logs_are_read(tmp_path: Path) -> None:
     assert "there is no session x" in tk("events", "x", data=tmp_path).stderr
 
 
+@pytest.mark.file_store
 def test_looking_at_a_data_directory_that_is_not_there_makes_none(tmp_path: Path) -> None:
     done = tk("sessions", data=tmp_path / "none")
     assert (done.returncode, done.stderr) == (0, "turnkeeper: there are no sessions\n")
@@ -145,6 +149,7 @@ def test_looking_at_a_data_directory_that_is_not_there_makes_none(tmp_path: Path
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.file_store
 def test_what_a_lost_turn_left_is_told_as_stored_and_not_as_running(tmp_path: Path) -> None:
     with started("run", "--data", tmp_path, "--session", "lost", "stall after 1") as process:
         wait_said(process, "word 1")

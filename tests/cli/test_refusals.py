@@ -187,6 +187,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.file_store
 def test_a_data_directory_that_another_program_has_is_told(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with subprocess.Popen(
@@ -204,6 +205,7 @@ def test_a_data_directory_that_another_program_has_is_told(tmp_path: Path) -> No
         holder.communicate(timeout=TIMEOUT_S)
 
 
+@pytest.mark.file_store
 def test_two_turns_without_a_server_share_the_data_directory(tmp_path: Path) -> None:
     with subprocess.Popen(
         [COMMAND, "run", "--data", str(tmp_path), "stall after 1"],

@@ -46,6 +46,7 @@ def test_it_prints_its_address_and_is_ready_then(home: House) -> None:
     assert Place(home.data).server() == home.url
 
 
+@pytest.mark.file_store
 def test_what_it_keeps_is_for_its_user_alone(home: House) -> None:
     assert stat.S_IMODE(home.data.stat().st_mode) == 0o700
     for name in ("token", "turnkeeper.db", "lock"):
@@ -85,6 +86,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         ("[store]\nurl = 'postgresql://h/d?schema=A-B'\n", "'schema=A-B' is not allowed"),
     ],
 )
+@pytest.mark.file_store
 def test_a_fault_in_the_configuration_names_the_key_and_the_file(
     tmp_path: Path, text: str, told: str
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_data_directory_that_cannot_be_one_is_told(tmp_path: Path, data: str) 
     assert "TK-501 data = " in done.stderr
 
 
+@pytest.mark.file_store
 def test_logs_that_vanished_are_missed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with house(data):
@@ -129,6 +132,7 @@ def test_what_is_no_token_lets_nobody_in_and_is_told(tmp_path: Path, token: byte
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.file_store
 def test_the_configuration_decides_agents_tokens_database_and_log(tmp_path: Path) -> None:
     file = tmp_path / "turnkeeper.toml"
     file.write_text(
@@ -295,6 +299,7 @@ def test_the_demo_leaves_nothing_when_it_is_ended_at_once(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.file_store
 def test_the_demo_keeps_what_it_is_told_to_keep(tmp_path: Path) -> None:
     with started("demo", "--port", "0", "--data", tmp_path / "data") as process:
         wait_said(process, "Ctrl-C ends it")

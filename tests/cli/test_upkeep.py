@@ -88,6 +88,7 @@ def test_configured_agents_are_listed_and_those_that_are_wrong_say_why(tmp_path:
     assert "give the program that speaks ACP" in done.stdout
 
 
+@pytest.mark.file_store
 def test_the_only_configured_agent_is_the_one_that_runs(tmp_path: Path) -> None:
     (tmp_path / "turnkeeper.toml").write_text("[agents.mine]\ndriver = 'demo'\n")
     done = tk("run", "--config", tmp_path / "turnkeeper.toml", "hello", data=tmp_path / "data")
@@ -133,6 +134,7 @@ def test_a_command_is_completed() -> None:
 # Export, gc, backup --------------------------------------------------------------------------
 
 
+@pytest.mark.file_store
 def test_an_export_is_the_whole_log(logs: Path) -> None:
     done = tk("export", "one", data=logs)
     events = [decode(line) for line in done.stdout.splitlines()]
@@ -140,6 +142,7 @@ def test_an_export_is_the_whole_log(logs: Path) -> None:
     assert done.stdout == tk("events", "--json", "one", data=logs).stdout
 
 
+@pytest.mark.file_store
 def test_an_export_to_a_file_is_whole_or_not_there(logs: Path, tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
     assert tk("export", "-o", file, "one", data=logs).returncode == 0
@@ -163,6 +166,7 @@ def test_an_export_comes_from_a_server_far_away_too(home: House) -> None:
     assert far.stdout.count("\n") > 5
 
 
+@pytest.mark.file_store
 def test_a_backup_is_a_database_of_its_own_while_a_server_writes(
     home: House, tmp_path: Path
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_backup_is_a_database_of_its_own_while_a_server_writes(
     assert (again.returncode, "there is such a file" in again.stderr) == (2, True)
 
 
+@pytest.mark.file_store
 def test_a_session_that_gc_removed_under_a_server_is_not_there_any_more(tmp_path: Path) -> None:
     with house(tmp_path / "data") as there:
         there.wait_ended(there.send("s", "hello"))
@@ -190,6 +195,7 @@ def test_a_session_that_gc_removed_under_a_server_is_not_there_any_more(tmp_path
         there.wait_ended(there.send("s", "hello"))
 
 
+@pytest.mark.file_store
 def test_what_cannot_be_written_is_told_in_a_sentence(logs: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -201,6 +207,7 @@ def test_what_cannot_be_written_is_told_in_a_sentence(logs: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.file_store
 def test_gc_removes_what_is_old_and_says_first_what_would_go(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for session in ("one", "two"):
@@ -223,6 +230,7 @@ def test_gc_removes_what_is_old_and_says_first_what_would_go(tmp_path: Path) -> 
         (("--keep", "5GB"), "there is no such database"),
     ],
 )
+@pytest.mark.file_store
 def test_a_gc_that_is_not_clear_is_refused(
     tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
@@ -244,6 +252,7 @@ def test_the_doctor_finds_nothing_wrong_here(home: House) -> None:
     assert levels <= {"ok", "note", "warning"}
 
 
+@pytest.mark.file_store
 def test_the_doctor_says_what_is_wrong_and_what_to_do(logs: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o700)

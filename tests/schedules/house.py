@@ -19,6 +19,7 @@ from tests.campaign.evidence import parsed, read_logs
 from tests.campaign.plain import Answer, NoAnswer, ask
 from tests.campaign.records import Record
 from tests.campaign.server import REPO, Server, living_with, wait_none
+from turnkeeper.store.sqlite import SqliteStore
 
 PATIENCE_S = 60.0
 LEAVE_S = 30.0
@@ -112,7 +113,8 @@ class House:
         assert self.record.faults == []
         left = await wait_none(lambda: living_with(str(self.place)), LIMITS["orphan_s"] + LEAVE_S)
         assert left == []
-        return parsed(await read_logs(self.server.data / "turnkeeper.db"))
+        store = await SqliteStore.open(self.server.data / "turnkeeper.db")
+        return parsed(await read_logs(store))
 
 
 @asynccontextmanager

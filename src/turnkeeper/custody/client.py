@@ -76,10 +76,18 @@ class Kept(NamedTuple):
 class Custodian:
     """All processes in custody under `root`. Belongs to the event loop it was made in.
 
-    `cgroup` is a directory of cgroup v2 that was delegated to us, if the operator has one.
+    `cgroup` is a directory of cgroup v2 that was delegated to us, if the operator has one. Where it
+    is `leased`, everything here lives only as long as `custody.lease` says.
     """
 
-    def __init__(self, root: Path, *, linger_s: float = 60.0, cgroup: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        linger_s: float = 60.0,
+        cgroup: Path | None = None,
+        leased: bool = False,
+    ) -> None:
         if sys.platform != "linux":
             raise Unsupported(
                 f"custody of programs needs Linux (subreapers and pidfds); this is {sys.platform}."
@@ -88,6 +96,7 @@ class Custodian:
         self.loop = asyncio.get_running_loop()
         self._root = root.absolute()
         self._cgroup = cgroup
+        self._leased = leased
         self._holds: set[Hold] = set()
         self._errands: set[_Errand] = set()
         self._closed = False
@@ -236,7 +245,7 @@ class Custodian:
 
     def _spec(self, name: str, program: Program) -> Spec:
         spec = Spec()
-        spec.name, spec.epoch = name, self.epoch
+        spec.name, spec.epoch, spec.leased = name, self.epoch, self._leased
         spec.tag = f"{self._id}:{name}".encode()
         spec.argv = [os.fsencode(word) for word in program.argv]
         env = allowed_environment(os.environ, program.env)

@@ -3,8 +3,8 @@
 Decides when to read, when to wake the server, and how the tree dies. It must not know any agent's
 protocol, nor what a frame or a line means. Invariant: what the agent wrote is in the spool before
 anybody is told of it; the exit record is written after the last descendant is reaped and the
-last byte is spooled; without a server for `orphan_s` the tree dies, at once if no server can come.
-Whoever ends the tree is named: the agent is not blamed for what others did.
+last byte is spooled; without a server for `orphan_s` the tree dies, at once if no server can come,
+and with its node's time. Whoever ends it is named: the agent is not blamed for what others did.
 
 It is one process with one thread and one `poll`; it imports almost nothing.
 """
@@ -19,21 +19,17 @@ import time
 from turnkeeper.custody import frames, linux, procfs, reaper, record
 from turnkeeper.custody.attend import Door
 from turnkeeper.custody.launch import Agent, NotStarted, Spec, launch
+from turnkeeper.custody.lease import Lease
 from turnkeeper.custody.linux import sig
 from turnkeeper.custody.spool import Feed, Outlet, Spool, drain, read_some
 from turnkeeper.custody.told import Told
 from turnkeeper.custody.turn import Turn
 
-RUNNING = "running"
-TERMINATING = "terminating"
-KILLING = "killing"
-DRAINING = "draining"
-OVER = "over"
+RUNNING, TERMINATING, KILLING = "running", "terminating", "killing"
+DRAINING, OVER = "draining", "over"
 
 KILL_STEP_S, KILL_STEP_MAX_S = 0.02, 0.5
-SWEEP_GRACE_S = 1.0
-DISK_STEP_S = 0.1
-DEAF_GRACE_S = 1.0
+SWEEP_GRACE_S, DISK_STEP_S, DEAF_GRACE_S = 1.0, 0.1, 1.0
 MUTE_GRACE_S = 2.0
 """An agent that has closed its stdout may be about to exit, and its exit tells more."""
 LOOK_S = 1.0
@@ -62,7 +58,7 @@ class Keeper:
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
         self._read, self._outlet = 0, Outlet()
-        self._turn = Turn(0)
+        self._turn, self._lease = Turn(0), Lease(spec.leased)
         self._limited = False
         self._kill_at = 0.0
         self._kill_step_s = KILL_STEP_S
@@ -156,6 +152,7 @@ class Keeper:
     def _timeout_ms(self) -> int | None:
         clocks = (
             self._turn.sweep_at, self._deaf_at, self._mute_at, self._alone_at, self._look_at,
+            self._lease.at if self._phase in (RUNNING, TERMINATING) else None,
         )  # fmt: skip
         due = [at for at in clocks if at is not None]
         if self._phase in (TERMINATING, KILLING):
@@ -316,9 +313,14 @@ class Keeper:
             jitter = int.from_bytes(os.urandom(2), "little") / 65536
             orphan_s = self._spec.orphan_s if self._is_lasting() else 0.0
             self._alone_at = now + orphan_s * (0.9 + 0.1 * jitter)
-        elif now >= self._alone_at and self._phase in (RUNNING, TERMINATING):
-            self._exit.cause = record.ORPHANED
-            self._exit.detail = f"no server for {self._spec.orphan_s:g} s (orphan_s)"
+        elif now >= self._alone_at:
+            self._orphan(f"no server for {self._spec.orphan_s:g} s (orphan_s)")
+        if self._lease.is_over(now):
+            self._orphan("its node could not say for too long that it lives (server.lease_s)")
+
+    def _orphan(self, why: str) -> None:
+        if self._phase in (RUNNING, TERMINATING):
+            self._exit.cause, self._exit.detail = record.ORPHANED, why
             self._kill()
 
     def _leave_running(self, phase: str) -> None:

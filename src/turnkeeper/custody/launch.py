@@ -23,7 +23,7 @@ class Spec:
     """One program and the bounds of its custody; what the server sends to have it started."""
 
     __slots__ = (
-        "argv", "backlog_bytes", "cgroup", "cwd", "env", "epoch", "name", "orphan_s",
+        "argv", "backlog_bytes", "cgroup", "cwd", "env", "epoch", "leased", "name", "orphan_s",
         "output_bytes", "tag", "term_s",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Spec:
         self.name = ""
         self.tag = b""
         self.epoch = 0
+        self.leased = False
         self.argv: list[bytes] = []
         self.env: list[bytes] = []
         self.cwd = b"/"
@@ -41,7 +42,7 @@ class Spec:
         self.output_bytes = 0
 
     def encode(self) -> bytes:
-        numbers = f"{self.epoch} {self.backlog_bytes} {self.output_bytes}"
+        numbers = f"{self.epoch} {self.backlog_bytes} {self.output_bytes} {self.leased:d}"
         clocks = f"{self.orphan_s!r} {self.term_s!r}"
         head = [self.name.encode(), self.tag, numbers.encode(), clocks.encode(), self.cwd]
         return frames.join([*head, self.cgroup, frames.join(self.argv), frames.join(self.env)])
@@ -52,7 +53,8 @@ def decode(body: bytes) -> Spec:
     name, tag, numbers, clocks, cwd, cgroup, argv, env = frames.split(body)
     spec = Spec()
     spec.name, spec.tag, spec.cwd, spec.cgroup = name.decode(), tag, cwd, cgroup
-    spec.epoch, spec.backlog_bytes, spec.output_bytes = map(int, numbers.split())
+    spec.epoch, spec.backlog_bytes, spec.output_bytes, leased = map(int, numbers.split())
+    spec.leased = bool(leased)
     spec.orphan_s, spec.term_s = map(float, clocks.split())
     spec.argv, spec.env = frames.split(argv), frames.split(env)
     return spec

@@ -6,12 +6,16 @@ others keep in the same place is left alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 from turnkeeper.custody.folder import check_data, data_directory, make_data, no_data
+from turnkeeper.custody.lease import write as write_lease
+
+log = logging.getLogger("turnkeeper.custody")
 
 ENDING_S = 5.0
 """How long agents in custody are waited for, where nobody will take them up again."""
@@ -21,8 +25,9 @@ LINGER_S = 2.0
 class Custody:
     """The custodian of a Turnkeeper, made when the first agent needs one."""
 
-    def __init__(self, data: Path | None) -> None:
+    def __init__(self, data: Path | None, *, leased: bool = False) -> None:
         self._data = data
+        self._leased = leased
         self._custodian: Custodian | None = None
         if data is not None:
             make_data(data)
@@ -31,11 +36,21 @@ class Custody:
         if self._custodian is None:
             data = make_data(check_data(data_directory()) if self._data is None else self._data)
             try:
-                self._custodian = Custodian(data / "custody", linger_s=LINGER_S)
+                self._custodian = Custodian(
+                    data / "custody", linger_s=LINGER_S, leased=self._leased
+                )
                 self._custodian.purge()
             except OSError as fault:
                 raise no_data(data, fault) from None
         return self._custodian
+
+    def lease(self, left_s: float) -> None:
+        """All that is in custody here lives for so long, unless this is said again."""
+        try:
+            if self._data is not None:
+                write_lease(str(self._data / "custody"), left_s)
+        except OSError as fault:
+            log.warning("what is in custody cannot be told that this node lives: %s", fault)
 
     async def close(self, is_ours: Callable[[str], Awaitable[bool]]) -> None:
         """End what belongs to runs of ours. Others may keep theirs in the same place."""

@@ -37,6 +37,8 @@ class Doings:
     """End everything that runs here, at once, and know nothing any more."""
     take_up: Callable[[Sequence[str] | None], Awaitable[None]]
     """Take up these sessions; without any, all that are this node's."""
+    lease: Callable[[float], None]
+    """What is in custody here lives for so long, unless this is said again."""
     desk: Desk
     """Answers what other nodes were asked."""
 
@@ -63,7 +65,13 @@ class Member:
         """Once, before anything is taken up. Raises `StoreDown`."""
         sent = asyncio.get_running_loop().time()
         await self._membership.join(self.url, self._agents, self._lease_s)
-        self._until = sent + self._lease_s
+        self._lives(sent)
+
+    def _lives(self, since: float) -> None:
+        """Here it ends before others may think so: custody has the rest for killing."""
+        self._until = since + self._lease_s
+        passed_s = asyncio.get_running_loop().time() - since
+        self._doings.lease((1 - SPARE) * self._lease_s - passed_s)
 
     def start(self) -> None:
         served = self._others.serve(self._doings.desk)
@@ -90,13 +98,14 @@ class Member:
             try:
                 if self._is_over:
                     await self._membership.join(self.url, self._agents, self._lease_s)
-                    self._until, self._is_over = sent + self._lease_s, False
+                    self._lives(sent)
+                    self._is_over = False
                     log.warning("node %s is back", self._membership.node)
                     await self._doings.take_up(None)
                 else:
                     async with asyncio.timeout(self._lease_s):
                         await self._membership.renew(self._lease_s, draining=self.draining)
-                    self._until = sent + self._lease_s
+                    self._lives(sent)
             except (StoreDown, TimeoutError) as trouble:
                 log.warning("node %s cannot say that it lives: %s", self._membership.node, trouble)
             except NodeOver:

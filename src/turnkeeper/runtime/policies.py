@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from turnkeeper.core.commands import Policy
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.limits import LONGEST_S, Limits
@@ -49,17 +47,3 @@ def _seconds(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_S:
         raise InvalidValue(field, value, f"give 0 (for ever) to {LONGEST_S:.0f} seconds")
     return float(value)
-
-
-OWN_PART = 0.7
-"""A node lives at least so much of its lease after it was last seen."""
-
-
-def leased(policy: Policy, lease_s: float) -> Policy:
-    """The same for a node that has its sessions for a time only: what it leaves in custody is dead
-    before another may take them."""
-    limits = policy.limits
-    bound_s = max(0.1, OWN_PART * lease_s - limits.term_s)
-    orphan_s = min(limits.orphan_s or bound_s, bound_s)
-    limits = msgspec.structs.replace(limits, orphan_s=orphan_s)
-    return msgspec.structs.replace(policy, limits=limits)
