@@ -20,7 +20,7 @@ MODULES := page/node_modules/.package-lock.json
 NODE     = PATH="$$(sh scripts/node $(BIN)/python):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page test test-page test-postgres test-surfaces test-agents check bench sim campaign schedules outcomes diagram pictures conformance format clean force
+.PHONY: help setup run page test test-page test-postgres test-surfaces test-agents check bench sim campaign campaign-nodes schedules outcomes diagram pictures conformance format clean force
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -89,6 +89,9 @@ sim: $(READY) ## Simulate SEEDS seeds, beginning with FIRST
 
 campaign: $(READY) ## Kill the server KILLS times under load, and judge what is left
 	$(BIN)/python -m tests.campaign --kills $(KILLS) $(ARGS)
+
+campaign-nodes: $(READY) ## Break three nodes on one PostgreSQL KILLS times under load, and judge what is left
+	sh scripts/offline $(BIN)/python -m tests.campaign --nodes 3 --kills $(KILLS) $(ARGS)
 
 schedules: $(READY) ## Play 500 schedules of approvals and 1,000 races of two endings
 	TURNKEEPER_SCHEDULES=500 TURNKEEPER_RACES=1000 $(BIN)/python -m pytest -q -s -m surfaces tests/schedules $(ARGS)

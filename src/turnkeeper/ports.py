@@ -302,7 +302,7 @@ class Membership(Protocol):
         """Nothing more is asked."""
 
     async def orphans(self) -> list[str]:
-        """The unfinished sessions that no living node has."""
+        """The unfinished sessions that no living node has, with agents that this one has."""
 
     async def nodes(self) -> list[NodeRecord]:
         """All that are known, the oldest first."""

@@ -20,6 +20,7 @@ from tests.campaign.server import Fell
 SHORT, LONG = (0.02, 0.5), (1.2, 1.8)
 """In leases."""
 PAUSE_S = 1.0
+READY_S = 60.0
 AFTER_S = 2.0
 """So long after it is whole a node may still find out what it missed."""
 
@@ -72,13 +73,26 @@ class Breaker:
         self._cluster.any.broken.add(node)
         try:
             await how(node)
-            await self._cluster.nodes[node].wait_ready()
+            await self._wait_ready(node)
         except (Fell, OSError, subprocess.SubprocessError) as fell:
             self._faults.append(f"{what}: {fell}")
         finally:
             self._record.breaks.append(Break(at, time.time() + AFTER_S, what, name))
             self._cluster.any.broken.discard(node)
             self._broken.discard(node)
+
+    async def _wait_ready(self, node: int) -> None:
+        """A node that finds no database when it starts says so and goes; whoever runs it starts it
+        again."""
+        server, until = self._cluster.nodes[node], time.monotonic() + READY_S
+        while True:
+            try:
+                return await server.wait_ready()
+            except Fell as fell:
+                if "cannot be used" not in str(fell) or time.monotonic() > until:
+                    raise
+            server.forget()
+            server.start()
 
     async def _kill(self, node: int) -> None:
         server = self._cluster.nodes[node]

@@ -75,8 +75,10 @@ class Server:
             if time.monotonic() > until:
                 raise Fell(f"the server is not ready after {READY_S:g} s: {self.last_words()}")
             await asyncio.sleep(LOOK_S)
-        took_s = time.monotonic() - self._began
-        self._record.starts[self._life] = self._record.starts[self._life]._replace(ready_s=took_s)
+        if self._record.starts[self._life].ready_s is None:
+            took_s = time.monotonic() - self._began
+            start = self._record.starts[self._life]
+            self._record.starts[self._life] = start._replace(ready_s=took_s)
         self.address.token = Place(self.data).read_token() or ""
 
     async def _is_ready(self) -> bool:
@@ -94,6 +96,10 @@ class Server:
         process.send_signal(signal.SIGKILL)
         process.wait()
         self._record.kills.append(Kill(time.time(), how))
+
+    def forget(self) -> None:
+        """It ended by itself, and that was right."""
+        self._process = None
 
     async def stop(self) -> None:
         """As an operator does. It has to go in time, and without complaint."""

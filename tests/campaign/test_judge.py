@@ -12,7 +12,7 @@ from tests.campaign import stories
 from tests.campaign.evidence import Evidence
 from tests.campaign.judge import RULES, judge
 from tests.campaign.marks import Mark
-from tests.campaign.records import Ack, Asked, Message, Record, Watch
+from tests.campaign.records import Ack, Asked, Break, Message, Record, Watch
 
 SESSION = "s"
 TEXT = "c1 count 1 0; ask 1 5"
@@ -177,3 +177,41 @@ def test_what_should_not_be_is_found(kind: str, plant: Planted) -> None:
 
 def test_every_rule_is_tried() -> None:
     assert {kind for kind, _, _ in PLANTED} == set(RULES)
+
+
+# Nodes -------------------------------------------------------------------------------------------
+
+
+def lost_on(node: str) -> Evidence:
+    """The first was at work on that node, and is lost."""
+
+    def change(events: list[dict[str, Any]]) -> None:
+        events[4]["data"]["node"] = node
+        events[11]["data"] = {"outcome": {"kind": "lost", "reason": "node_lost"}}
+
+    found = with_log(change)
+    found.record.asked = [x for x in found.record.asked if x.what != "wait"]
+    return found
+
+
+def test_a_turn_may_be_lost_with_its_node() -> None:
+    for broken in (Break(6.0, 9.0, "killed", "n_a"), Break(11.0, 12.0, "database gone")):
+        found = lost_on("n_a")
+        found.record.breaks.append(broken)
+        assert judge(found) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [],
+        [Break(6.0, 9.0, "killed", "n_b")],
+        [Break(1.0, 4.0, "killed", "n_a")],
+        [Break(13.0, 14.0, "database gone")],
+    ],
+    ids=["nothing", "another node", "before it began", "after it ended"],
+)
+def test_a_turn_that_was_lost_without_a_cause_is_found(broken: list[Break]) -> None:
+    found = lost_on("n_a")
+    found.record.breaks += broken
+    assert {violation.kind for violation in judge(found)} == {"stops"}

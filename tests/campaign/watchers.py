@@ -19,6 +19,7 @@ from tests.campaign.records import Record, Watch
 from tests.campaign.scene import Hint, Scene
 
 BACK_S = 0.1
+NOT_NOW = 503
 LEAVES = 0.01
 """How likely a watcher leaves after an event, to come back by its cursor."""
 
@@ -29,6 +30,7 @@ class Frame(msgspec.Struct):
     type: str
     session: str = ""
     events: list[msgspec.Raw] = []
+    problem: dict[str, object] = {}
 
 
 class Numbered(msgspec.Struct):
@@ -93,6 +95,8 @@ class Watchers:
 
     def _take(self, message: str | bytes, watches: dict[str, Watch]) -> None:
         told = _frame.decode(message)
+        if told.type == "error" and told.problem.get("status") == NOT_NOW:
+            raise EOFError("not now: it comes back")
         if told.type == "error":
             self._record.faults.append(f"a watcher's socket was told {message!r}")
         if told.type == "events":

@@ -176,9 +176,9 @@ class Watcher:
             for event in events:
                 yield event
 
-    def joined(self) -> None:
+    def joined(self, head: int) -> None:
         """It is told of everything from here on."""
-        self._head_when_read = self._tail.head
+        self._head_when_read = head
 
     def woken(self, head: int, behind_max: int) -> None:
         """There is more; or it has let too much pass without reading."""
@@ -227,11 +227,12 @@ class Fanout:
         watcher = Watcher(self, session, tail, after)
         tail.watchers.append(watcher)
         try:
-            tail.head = max(await self._store.head(session), tail.head)
+            head = await self._store.head(session)
         except BaseException:
             watcher.close()
             raise
-        watcher.joined()
+        watcher.joined(max(head, tail.head))
+        self.announce(session, head)  # others who watch it here may not have been told
         if self._closed:
             watcher.end()
         return watcher

@@ -25,6 +25,9 @@ LEASE_S = 20.0
 BEATS = 4
 """So often in a lease it says so."""
 
+LOOK_S = 0.5
+"""So often it looks for what nobody has."""
+
 SPARE = 0.2
 """This part of its time is left for the ending of its agents."""
 
@@ -130,7 +133,7 @@ class Member:
     async def _adopt(self) -> None:
         """What has nobody is taken up by whoever sees it first."""
         while True:
-            await asyncio.sleep(self._lease_s / BEATS)
+            await asyncio.sleep(min(LOOK_S, self._lease_s / BEATS))
             if self._is_over or self.draining:
                 continue
             with contextlib.suppress(StoreDown):

@@ -68,19 +68,16 @@ class Sessions:
         async def take_some() -> None:
             for session in waiting:
                 try:
-                    if sessions is None or await self._can_have(session):
-                        await self.actor(session)
+                    await self.actor(session)
                 except Elsewhere:
                     continue  # another was quicker
+                except StoreDown as down:
+                    log.warning("session %s is taken up later: %s", session, down)
+                    self._revive(session)
                 except TurnkeeperError as refused:
                     log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
 
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
-
-    async def _can_have(self, session: str) -> bool:
-        """Its agent is one of ours."""
-        found = await self._ports.store.session(session)
-        return found is not None and found.agent in self._ports.agents
 
     async def fence(self) -> None:
         """This node's time is over: nothing of it goes on, and nothing is known any more."""
@@ -349,11 +346,13 @@ class Sessions:
             process = gone.machine.state.process
             self.errand(lambda: self._end([process.name] if process is not None else []))
         if not fenced and not self.closing:
+            self._revive(session)
 
-            async def revive() -> None:
-                await self.actor(session)
+    def _revive(self, session: str) -> None:
+        async def revive() -> None:
+            await self.actor(session)
 
-            self.errand(revive)
+        self.errand(revive)
 
     async def _end(self, processes: Sequence[str]) -> None:
         await self._ports.end(processes)

@@ -45,9 +45,7 @@ SELECT first, crc, body FROM (
 """
 
 _UNFINISHED = """
-SELECT id FROM logs WHERE unfinished AND (owner IS NULL OR owner = $1::text OR NOT EXISTS (
-    SELECT FROM nodes WHERE nodes.id = owner AND until > clock_timestamp()
-)) ORDER BY n
+SELECT id FROM logs WHERE unfinished AND (owner IS NULL OR owner = $1::text) ORDER BY n
 """
 
 

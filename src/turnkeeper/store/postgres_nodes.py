@@ -42,11 +42,10 @@ INSERT INTO logs (id, epoch, owner)
 SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor' ON CONFLICT DO NOTHING
 """
 _ORPHANS = """
-SELECT id FROM logs WHERE unfinished AND owner IS DISTINCT FROM $1 AND (
-    owner IS NULL OR NOT EXISTS (
-        SELECT FROM nodes WHERE nodes.id = owner AND until > clock_timestamp()
-    )
-) ORDER BY n
+SELECT l.id FROM logs l JOIN sessions s ON s.log = l.n
+WHERE l.unfinished AND s.agent = ANY($2) AND (l.owner IS NULL OR l.owner = ANY(ARRAY(
+    SELECT id FROM nodes WHERE until <= clock_timestamp() AND id <> $1
+))) ORDER BY l.n
 """
 _NODES = """
 SELECT nodes.id, url, agents, extract(epoch FROM since)::float8,
@@ -63,6 +62,7 @@ class PostgresNodes:
         self._beats, self._rest = _Calls(address), _Calls(address)
         self._node = node
         self._incarnation = 0
+        self._agents: list[str] = []
         self._counted_at = -COUNT_S
         self._load: dict[str, tuple[int, tuple[str, ...]]] = {}
 
@@ -71,7 +71,8 @@ class PostgresNodes:
         return self._node
 
     async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
-        given = (self._node, url, kept_all(agents), lease_s, self._incarnation)
+        self._agents = kept_all(agents)
+        given = (self._node, url, self._agents, lease_s, self._incarnation)
         rows = await self._beats.fetch(_JOIN, *given)
         if not rows:
             raise NodeOver(self._node)
@@ -111,7 +112,8 @@ class PostgresNodes:
         await self._rest.fetch(_ASSIGN, kept(session), node)
 
     async def orphans(self) -> list[str]:
-        return [told(row[0]) for row in await self._rest.fetch(_ORPHANS, self._node)]
+        rows = await self._rest.fetch(_ORPHANS, self._node, self._agents)
+        return [told(row[0]) for row in rows]
 
     async def nodes(self) -> list[NodeRecord]:
         return [

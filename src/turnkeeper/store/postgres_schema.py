@@ -33,7 +33,7 @@ CREATE TABLE logs (
     unfinished boolean NOT NULL DEFAULT false,
     owner text COLLATE "C"
 ) WITH (fillfactor = 50);
-CREATE INDEX logs_unfinished ON logs (n) WHERE unfinished;
+CREATE INDEX logs_unfinished ON logs (owner, n) WHERE unfinished;
 CREATE INDEX logs_owner ON logs (owner) WHERE owner IS NOT NULL;
 
 -- Who is there. A node lives until `until`, by the clock of this database, unless it renews that.

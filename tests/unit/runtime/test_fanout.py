@@ -67,6 +67,24 @@ def test_a_watcher_joins_after_its_cursor_without_gap_or_repetition(after: int) 
     run(main())
 
 
+def test_who_joins_finds_more_than_was_told_and_those_who_wait_get_it_too() -> None:
+    async def main() -> None:
+        log = Log()
+        await log.write(2)
+        first = await log.fanout.watch("s_1")
+        assert await take(first, 2) == [1, 2]
+        waiting = asyncio.ensure_future(take(first, 3))
+        await settle()
+        await log.write(3, publish=False)  # another node did
+        second = await log.fanout.watch("s_1")
+        log.fanout.announce("s_1", 5)
+        assert await take(second, 5) == [1, 2, 3, 4, 5]
+        async with asyncio.timeout(1.0):
+            assert await waiting == [3, 4, 5]
+
+    run(main())
+
+
 def test_live_and_replay_are_the_same_events() -> None:
     async def main() -> None:
         log = Log()
