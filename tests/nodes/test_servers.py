@@ -266,3 +266,25 @@ def test_what_a_killed_node_left_in_custody_is_dead_before_another_goes_on(
     a.process.wait()
     assert b.wait_ended(run)["kind"] == "lost"
     assert not agent.exists()
+
+
+def test_a_node_that_goes_hands_over_what_waits_and_lets_what_runs_come_to_its_end(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    drained = f"{AGENTS}\n[server]\ndrain = true\n"
+    a = cluster.start("a", LONG_S, drained)
+    go, second, never = tmp_path / "go", tmp_path / "second", tmp_path / "never"
+    running, behind = send(a, "s", str(go), "slow"), send(a, "s", str(second), "slow")
+    other = send(a, "t", str(never), "slow")
+    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "t").stdout)
+    b = cluster.start("b", LONG_S)
+    a.process.send_signal(signal.SIGTERM)
+    go.touch()
+    assert b.wait_ended(running)["kind"] == "completed"
+    b.wait_phase(behind, "working")
+    assert b.tk("stop", behind).returncode == 0
+    assert a.process.poll() is None
+    never.touch()
+    assert b.wait_ended(other)["kind"] == "completed"
+    assert a.process.wait(TIMEOUT_S) == 0

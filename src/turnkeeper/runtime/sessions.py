@@ -58,6 +58,7 @@ class Sessions:
         self._due: dict[str, float] = {}
         """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
+        self._draining = False
         self.closing = False
 
     async def take_up(self, sessions: Sequence[str] | None = None) -> None:
@@ -259,15 +260,25 @@ class Sessions:
         return [actor.machine.state.process.name for actor in actors if actor.machine.state.process]
 
     async def drain(self, within_s: float) -> int:
-        """Start nothing more, and wait for what runs; how many runs still do after that time."""
-        actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        draining = [asyncio.ensure_future(actor.drain()) for actor in actors]
+        """Start nothing more, and wait for what runs; how many runs still do after that time. What
+        nothing runs in any more is given to other nodes, where there are some."""
+        self._draining = self._ports.membership is not None
+        draining = [asyncio.ensure_future(self._drain(actor)) for actor in self.living()]
         if not draining:
             return 0
         _, late = await asyncio.wait(draining, timeout=within_s)
         for task in late:
             task.cancel()
         return len(late)
+
+    async def _drain(self, actor: SessionActor) -> None:
+        await actor.drain()
+        session, process = actor.machine.state.id, actor.machine.state.process
+        if self._ports.membership is not None:
+            self._actors.pop(session, None)
+            await actor.close()
+            await self._ports.end([process.name] if process is not None else [])
+            await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
         """Nobody comes alive after this; see `Dispatcher.close`."""
@@ -305,6 +316,8 @@ class Sessions:
 
     async def _load(self, session: str, create: str | None) -> SessionActor:
         try:
+            if self._draining:
+                raise Elsewhere(session, "whoever takes it up: this one goes")
             head = await self._ports.store.head(session)
             if head == 0 and create is None:
                 raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
