@@ -10,6 +10,7 @@ from bench import (
     crowd,
     custody,
     latency,
+    nodes,
     relay,
     replay,
     responses,
@@ -30,6 +31,7 @@ BENCHES: Mapping[str, Callable[[], bool]] = {
     "replay": replay.main,
     "watchers": watchers.main,
     "responses": responses.main,
+    "nodes": nodes.main,
 }
 """Each prints its costs, and tells whether they are within what is promised."""
 

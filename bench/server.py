@@ -43,14 +43,16 @@ class Server:
     """One server at a time on one data directory, which it may be started on again."""
 
     def __init__(
-        self, place: Path, agents: Mapping[str, Spec] | None = None, host: str = "127.0.0.1"
-    ) -> None:
+        self, place: Path, agents: Mapping[str, Spec] | None = None, host: str = "127.0.0.1",
+        store: str = "",
+    ) -> None:  # fmt: skip
         self.data = place / "data"
         self.url = ""
         self.token = ""
         self.ready_s = 0.0
         """From the start of the process to its word that it is ready."""
         self._host = host
+        self._more = ["--store", store] if store else []
         self._config = place / "turnkeeper.toml"
         self._config.write_text(_toml(agents or {}), encoding="utf-8")
         self._log = place / "server.log"
@@ -58,7 +60,7 @@ class Server:
 
     def start(self) -> None:
         argv = [*_interpreter(), "serve", "--config", str(self._config)]
-        argv += ["--host", self._host, "--port", "0", "--data", str(self.data)]
+        argv += ["--host", self._host, "--port", "0", "--data", str(self.data), *self._more]
         began = time.perf_counter()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -116,10 +118,12 @@ class Server:
 
 
 @contextmanager
-def serving(agents: Mapping[str, Spec] | None = None, host: str = "127.0.0.1") -> Iterator[Server]:
+def serving(
+    agents: Mapping[str, Spec] | None = None, host: str = "127.0.0.1", store: str = ""
+) -> Iterator[Server]:
     """A server on a new data directory; nothing of either is left."""
     with place() as here:
-        server = Server(here, agents, host)
+        server = Server(here, agents, host, store)
         server.start()
         try:
             yield server
