@@ -69,14 +69,15 @@ class Http:
     def close(self) -> None:
         self._writer.close()
 
-    async def ask(self, method: str, path: str, body: object = None) -> Any:
+    async def ask(self, method: str, path: str, body: object = None, key: str = "") -> Any:
         """The answer's body, decoded; or `Refused`."""
         data = b"" if body is None else msgspec.json.encode(body)
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\n"
             f"Authorization: Bearer {self._server.token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
         )
+        head += f"Idempotency-Key: {key}\r\n\r\n" if key else "\r\n"
         self._writer.write(head.encode() + data)
         async with asyncio.timeout(ANSWER_S):
             told = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -89,9 +90,9 @@ class Http:
     async def new_session(self, agent: str) -> str:
         return str((await self.ask("POST", "/v1/sessions", {"agent": agent}))["id"])
 
-    async def send(self, session: str, text: str) -> str:
+    async def send(self, session: str, text: str, key: str = "") -> str:
         """The run that the message leads to; it is durable now."""
-        answer = await self.ask("POST", f"/v1/sessions/{session}/messages", {"text": text})
+        answer = await self.ask("POST", f"/v1/sessions/{session}/messages", {"text": text}, key)
         return str(answer["run_id"])
 
     async def stop(self, run: str) -> None:

@@ -91,7 +91,8 @@ def _relay(database: Database, events: int, rounds: int) -> bool:
 
 
 async def _ask_elsewhere(there: Server, here: Server, commands: int) -> list[float]:
-    """Messages for sessions of one node, sent to another: each is durable when it is answered."""
+    """Messages for sessions of one node, sent to another: each is durable when it is answered. They
+    have keys, as our client gives them."""
     owner, other = await Http(there).open(), await Http(here).open()
     names = [await owner.new_session("demo") for _ in range(max(1, commands // 50))]
     for session in names:
@@ -99,7 +100,7 @@ async def _ask_elsewhere(there: Server, here: Server, commands: int) -> list[flo
     times = []
     for number in range(commands):
         began = time.perf_counter()
-        await other.send(names[number % len(names)], "stall")
+        await other.send(names[number % len(names)], "stall", f"key-{number}")
         times.append(time.perf_counter() - began)
         await asyncio.sleep(0.005)
     owner.close()

@@ -22,8 +22,7 @@ _REPLIES: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (c.RunView, c.Accepted, c.StopAnswer, c.Adopted, c.Done)
 }
 
-REPEATABLE = (c.StopRun, c.ReportChild, c.Look)
-"""These may be asked again when nobody knows whether they were answered."""
+_REPEATABLE = (c.StopRun, c.ReportChild, c.Look)
 
 
 class _Carried(msgspec.Struct):
@@ -38,6 +37,15 @@ class _Refusal(msgspec.Struct):
 
 
 _carried = msgspec.json.Decoder(_Carried)
+
+
+def is_repeatable(command: c.Command) -> bool:
+    """It may be asked, and done, again when nobody knows whether it was answered."""
+    if isinstance(command, c.Send):
+        return command.key is not None
+    return isinstance(command, _REPEATABLE)
+
+
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 

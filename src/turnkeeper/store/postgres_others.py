@@ -29,11 +29,12 @@ ASK_S = 60.0
 AT_ONCE = 64
 NOT_HERE = ""
 
-_ASK = "INSERT INTO commands (session, command) VALUES ($1, $2) RETURNING n"
+_ASK = "INSERT INTO commands (session, command, firm) VALUES ($1, $2, $3) RETURNING n"
 _TAKE = """
 UPDATE commands SET taken_by = $1 WHERE n IN (
     SELECT c.n FROM commands c JOIN logs l ON l.id = c.session
-    WHERE l.owner = $1 AND c.taken_by IS NULL ORDER BY c.n LIMIT $2 FOR UPDATE OF c SKIP LOCKED
+    WHERE l.owner = $1 AND c.taken_by IS NULL AND c.firm = $3
+    ORDER BY c.n LIMIT $2 FOR UPDATE OF c SKIP LOCKED
 ) RETURNING n, session, command
 """
 _WITHDRAW = "DELETE FROM commands WHERE n = $1 AND taken_by IS NULL"
@@ -56,12 +57,15 @@ class PostgresOthers:
 
     def __init__(self, address: Address, node: str) -> None:
         self._node = node
-        self._lines = Lines(address, 2, loose=True)
+        self._lines = Lines(address, 3, loose=True)
         self._firm = Lines(address, 1)
-        """For what has to be known for ever: a command that was taken is not taken again."""
+        """For what has to be known for ever: a command that was taken is not taken again, unless it
+        may be."""
         self._bell = Bell(address, node, self._heard)
         self._waiting: dict[int, asyncio.Future[str | None]] = {}
         self._look = asyncio.Event()
+        self._given_up_at = self._polled_at = 0.0
+        """When to look next for what nobody rings for."""
         self._desk: Desk | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -70,7 +74,8 @@ class PostgresOthers:
         self._bell.grown(session, head)
 
     async def ask(self, session: str, command: Command) -> Reply | None:
-        given = (kept(session), kept(carried.pack(command)))
+        again = carried.is_repeatable(command)
+        given = (kept(session), kept(carried.pack(command)), not again)
         rows = await self._lines.fetch(_ASK, *given, once=True)
         number: int = rows[0][0]
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -90,7 +95,7 @@ class PostgresOthers:
             return None
         if reply is not None:
             return carried.unpack_reply(told(reply))
-        if isinstance(command, carried.REPEATABLE):
+        if again:
             return None
         raise StoreDown(f"the node that had session {session} is gone before it answered")
 
@@ -103,10 +108,9 @@ class PostgresOthers:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._look.wait()
-                is_rung = self._look.is_set()
                 self._look.clear()
                 with contextlib.suppress(StoreDown, asyncpg.PostgresError):
-                    await self._look_around(desk, is_rung=is_rung)
+                    await self._look_around(desk)
         finally:
             tasks = [ringing, *self._tasks]
             for task in tasks:
@@ -124,20 +128,34 @@ class PostgresOthers:
             for session, head in ring.heads.items():
                 self._desk.announce(session, head)
 
-    async def _look_around(self, desk: Desk, *, is_rung: bool) -> None:
-        for row in await self._firm.fetch(_TAKE, self._node, AT_ONCE):
+    async def _look_around(self, desk: Desk) -> None:
+        await asyncio.gather(self._take(desk), self._collect())
+        now = asyncio.get_running_loop().time()
+        if self._waiting and now >= self._given_up_at:
+            self._given_up_at = now + WAITING_POLL_S
+            await self._give_up()
+        if now >= self._polled_at:
+            self._polled_at = now + POLL_S
+            await self._poll(desk)
+
+    async def _take(self, desk: Desk) -> None:
+        taken = await asyncio.gather(
+            self._lines.fetch(_TAKE, self._node, AT_ONCE, False),
+            self._firm.fetch(_TAKE, self._node, AT_ONCE, True),
+        )
+        for row in (*taken[0], *taken[1]):
             task = asyncio.ensure_future(self._answer(desk, *row))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if self._waiting:
-            await self._collect()
-        if not is_rung:
-            await self._poll(desk)
 
     async def _collect(self) -> None:
+        if self._waiting:
+            for number, reply in await self._lines.fetch(_ANSWERED, list(self._waiting)):
+                self._settle(number, reply)
+
+    async def _give_up(self) -> None:
+        """What the node that had it will not answer any more."""
         numbers = list(self._waiting)
-        for number, reply in await self._lines.fetch(_ANSWERED, numbers):
-            self._settle(number, reply)
         for number, was_taken in await self._lines.fetch(_GIVEN_UP, numbers, self._node):
             self._settle(number, None if was_taken else NOT_HERE)
 

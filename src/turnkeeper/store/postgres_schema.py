@@ -53,6 +53,7 @@ CREATE TABLE commands (
     session text COLLATE "C" NOT NULL,
     asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     command text NOT NULL,
+    firm boolean NOT NULL,
     taken_by text COLLATE "C",
     reply text
 );
