@@ -181,7 +181,6 @@ def test_a_backup_is_a_database_of_its_own_while_a_server_writes(
     assert (again.returncode, "there is such a file" in again.stderr) == (2, True)
 
 
-@pytest.mark.file_store
 def test_a_session_that_gc_removed_under_a_server_is_not_there_any_more(tmp_path: Path) -> None:
     with house(tmp_path / "data") as there:
         there.wait_ended(there.send("s", "hello"))

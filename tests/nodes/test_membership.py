@@ -109,6 +109,9 @@ def test_a_node_whose_time_is_over_has_nothing_and_what_it_had_is_taken_up(tmp_p
             await a.members.renew(SHORT_S)
             await wait_over(b.members, "n_a")
             assert await b.members.orphans() == ["s_1"]
+            nobodys = await PostgresStore.open(shared_server().url_for(tmp_path))
+            assert await nobodys.unfinished() == ["s_1"]
+            await nobodys.close()
             with pytest.raises(NodeOver):
                 await a.members.renew(LONG_S)
             with pytest.raises(StoreDown, match="renew"):

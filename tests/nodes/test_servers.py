@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import urllib.error
@@ -16,6 +17,8 @@ from tests.cli.house import House, house, started, tk, tk_json, wait_until
 from tests.helpers.postgres import Server, new_server, shared_server
 from tests.helpers.terminal import TIMEOUT_S
 from tests.tidy.source import REPO
+from turnkeeper.custody.client import Custodian
+from turnkeeper.custody.ending import wait_ended
 
 SHORT_S, LONG_S = 2.0, 600.0
 AGENTS = f"""
@@ -41,6 +44,7 @@ class Cluster:
     def start(self, name: str, lease_s: float = SHORT_S, agents: str = AGENTS) -> House:
         config = self._place / f"{name}.toml"
         config.write_text(agents)
+        self._stack.callback(end_custody, self._place / name / "custody")
         return self._stack.enter_context(
             house(
                 self._place / name,
@@ -70,6 +74,18 @@ def frail(tmp_path: Path) -> Iterator[Cluster]:
             yield Cluster(tmp_path, stack, server)
     finally:
         server.close()
+
+
+def end_custody(root: Path) -> None:
+    """Agents that outlived their node have nobody to work for."""
+
+    async def end() -> None:
+        custodian = Custodian(root, linger_s=0.01)
+        alive = [kept.name for kept in custodian.list() if kept.alive]
+        await wait_ended(custodian, alive, TIMEOUT_S)
+        custodian.close()
+
+    asyncio.run(end())
 
 
 def send(there: House, session: str, text: str, agent: str = "demo") -> str:

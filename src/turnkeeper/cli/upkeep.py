@@ -6,6 +6,7 @@ a file that is there is never written over; one that is made has its name only w
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -35,8 +36,16 @@ def collect(
     where: Where, older_s: float | None, keep: int | None, *, dry_run: bool, as_json: bool
 ) -> None:
     """Remove what may go, and say what went."""
-    path = _database(find(where))
-    done = upkeep.gc(path, older_than_s=older_s, max_bytes=keep, dry_run=dry_run)
+    found = find(where)
+    url = found.config.store.at
+    if isinstance(url, str):
+        from turnkeeper.store.postgres_upkeep import gc_postgres  # needs asyncpg
+
+        removing = gc_postgres(url, older_than_s=older_s, max_bytes=keep, dry_run=dry_run)
+        done = asyncio.run(removing)
+    else:
+        path = _database(found)
+        done = upkeep.gc(path, older_than_s=older_s, max_bytes=keep, dry_run=dry_run)
     if as_json:
         say_json(done)
         return

@@ -45,7 +45,11 @@ SELECT first, crc, body FROM (
 """
 
 _UNFINISHED = """
-SELECT id FROM logs WHERE unfinished AND (owner IS NULL OR owner = $1::text) ORDER BY n
+SELECT id FROM logs WHERE unfinished AND (owner IS NULL OR owner = $1::text OR (
+    $1::text IS NULL AND NOT EXISTS (
+        SELECT FROM nodes WHERE nodes.id = owner AND until > clock_timestamp()
+    )
+)) ORDER BY n
 """
 
 
