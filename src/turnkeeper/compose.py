@@ -53,10 +53,11 @@ _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
 
 class SystemClock:
-    """Time of the running event loop, for its timers; and of the machine, for people."""
+    """Time of the event loop, which is the monotonic one, for its timers; and of the machine, for
+    people."""
 
     def now(self) -> Moment:
-        return Moment(asyncio.get_running_loop().time(), time.time())
+        return Moment(time.monotonic(), time.time())
 
 
 class RandomIds:
