@@ -45,10 +45,23 @@ export interface NewMessage {
   sender?: string;
 }
 
+export interface EditRun {
+  text?: string | null;
+  content?: TextPart[] | null;
+  before?: string | null;
+  by?: string;
+}
+
+export interface Steer {
+  by?: string;
+}
+
 export interface Decision {
   decision: "allow" | "deny";
   note?: string;
   by?: string;
+  always?: boolean;
+  rule?: string | null;
 }
 
 export interface Stop {
@@ -90,6 +103,8 @@ export interface Answer {
   decision: "allow" | "deny";
   note?: string;
   by?: string;
+  always?: boolean;
+  rule?: string | null;
 }
 
 export interface Ping {
@@ -192,6 +207,13 @@ export interface StopOut {
   changed: boolean;
 }
 
+export interface HandedOut {
+  run: string;
+  message: string;
+  into: string;
+  changed: boolean;
+}
+
 export interface ApprovalOut {
   id: string;
   session: string;
@@ -205,6 +227,8 @@ export interface ApprovalOut {
   settled_at: number | null;
   by: string;
   note: string;
+  summary: string;
+  rule: string;
 }
 
 export interface AgentOut {
@@ -362,6 +386,25 @@ export interface MessageAccepted {
   labels?: Record<string, string>;
 }
 
+export interface MessageEdited {
+  message: string;
+  text: string;
+  by?: string;
+}
+
+export interface QueueMoved {
+  message: string;
+  before?: string | null;
+  by?: string;
+}
+
+export interface MessageHandedOver {
+  message: string;
+  previous: string;
+  text: string;
+  by?: string;
+}
+
 export interface MessageDelivered {
   frame: number;
 }
@@ -492,6 +535,12 @@ export interface ContextLostFact {
   conversation: string;
 }
 
+export interface RuleAdded {
+  rule: string;
+  approval?: string;
+  by?: string;
+}
+
 export interface ChildStarted {
   child: string;
   session: string;
@@ -507,6 +556,9 @@ export interface ChildEnded {
 export interface Facts {
   'session.created': SessionCreated;
   'message.accepted': MessageAccepted;
+  'message.edited': MessageEdited;
+  'queue.moved': QueueMoved;
+  'message.handed_over': MessageHandedOver;
   'message.delivered': MessageDelivered;
   'message.steered': MessageSteered;
   'run.requeued': RunRequeued;
@@ -530,6 +582,7 @@ export interface Facts {
   'late': Late;
   'session.conversation': ConversationFact;
   'session.context_lost': ContextLostFact;
+  'session.rule_added': RuleAdded;
   'child.started': ChildStarted;
   'child.ended': ChildEnded;
 }

@@ -144,7 +144,10 @@ class Socket:
             case api.StopRun():
                 answer = await actions.stop(self.gate, asked.run, asked.by)
             case api.Answer():
-                decision = api.Decision(decision=asked.decision, note=asked.note, by=asked.by)
+                decision = api.Decision(
+                    decision=asked.decision, note=asked.note, by=asked.by,
+                    always=asked.always, rule=asked.rule,
+                )  # fmt: skip
                 answer = await actions.answer_approval(self.gate, asked.approval, decision)
             case _:
                 assert_never(asked)
