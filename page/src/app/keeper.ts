@@ -10,7 +10,7 @@ import { Outbox } from "../data/outbox";
 import { line } from "../data/safe";
 import { Session } from "../data/session";
 import { TokenKeeper } from "../data/token";
-import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
+import type { AcceptedOut, AgentOut, ApprovalOut, EditRun, RunOut } from "../data/wire";
 
 const SESSIONS_KEPT = 8;
 const LOOK_MS = 2000;
@@ -185,13 +185,31 @@ export async function stop(run: string): Promise<void> {
   void look();
 }
 
-export async function answer(approval: string, decision: "allow" | "deny", note = ""): Promise<void> {
+/** Other words for what waits, or another place. What comes of it, the session's events tell. */
+export async function change(run: string, what: EditRun): Promise<void> {
+  await api.edit(run, { ...what, by: "the page" });
+}
+
+export async function steer(run: string): Promise<void> {
+  await api.steer(run);
+}
+
+/** `rule`: what is alike is allowed from now on, too. */
+export async function answer(approval: string, decision: "allow" | "deny", note = "", rule: string | null = null): Promise<void> {
   try {
-    await api.answer(approval, { decision, note, by: "the page" });
-  } finally {
-    questions.value = questions.value.filter((one) => one.id !== approval);
-    void look();
+    await api.answer(approval, { decision, note, by: "the page", ...(rule === null ? {} : { always: true, rule }) });
+    settled(approval);
+  } catch (why) {
+    if (why instanceof Refusal && why.problem.code === SETTLED) settled(approval);
+    throw why;
   }
+}
+
+const SETTLED = "TK-507";
+
+function settled(approval: string): void {
+  questions.value = questions.value.filter((one) => one.id !== approval);
+  void look();
 }
 
 export async function begin(): Promise<void> {
