@@ -81,6 +81,16 @@ export interface Unsubscribe {
   id?: string | null;
 }
 
+export interface WatchSessions {
+  type: "watch_sessions";
+  id?: string | null;
+}
+
+export interface UnwatchSessions {
+  type: "unwatch_sessions";
+  id?: string | null;
+}
+
 export interface SendMessage {
   type: "send";
   id: string;
@@ -336,6 +346,14 @@ export interface Subscribed {
 export interface Unsubscribed {
   type: "unsubscribed";
   session: string;
+  id: string | null;
+}
+
+export interface Sessions {
+  type: "sessions";
+  items: SessionOut[];
+  runs: RunOut[];
+  everything: boolean;
   id: string | null;
 }
 
@@ -599,5 +617,5 @@ export type Event = {
 
 export interface Events { type: "events"; session: string; events: Event[] }
 
-export type Incoming = Subscribe | Unsubscribe | SendMessage | StopRun | Answer | Ping;
-export type Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye;
+export type Incoming = Subscribe | Unsubscribe | WatchSessions | UnwatchSessions | SendMessage | StopRun | Answer | Ping;
+export type Outgoing = Events | Subscribed | Unsubscribed | Sessions | Reply | Refused | Pong | Goodbye;

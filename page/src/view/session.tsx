@@ -5,7 +5,7 @@
 // drawn anew only for another signal or prop: so whoever is given a session is given its `rev`, too.
 
 import { useEffect, useState } from "preact/hooks";
-import { agents, leave, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
+import { agents, leave, letters, open, outbox, seenAt, stop, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
@@ -68,7 +68,7 @@ function Live({ run, session }: { run: string; session: Session; rev: number }) 
 export function NextClock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
-  const at = lookedAt.value + next.in_s;
+  const at = seenAt(run.id) + next.in_s;
   return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}>{next.clock.replace("_", " ")} in <Until at={at} /></span>;
 }
 

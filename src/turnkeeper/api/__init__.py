@@ -41,11 +41,14 @@ from turnkeeper.api.socket import (
     Refused,
     Reply,
     SendMessage,
+    Sessions,
     StopRun,
     Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
+    UnwatchSessions,
+    WatchSessions,
 )
 from turnkeeper.api.told import (
     AcceptedOut,
@@ -78,7 +81,7 @@ __all__ = [
     "HealthOut", "Incoming", "Key", "Label", "Labels", "Limits", "Line", "Name", "NewChild",
     "NewMessage", "NewSession", "Note", "OutcomeOut", "Outgoing", "Path", "Ping", "Pong", "Problem",
     "Refused", "Reply", "Rule", "RuleList", "RulesIn", "RunOut", "RunsOut", "SendMessage",
-    "SessionOut", "SessionsOut", "Steer", "Stop", "StopOut", "StopRun", "Subscribe", "Subscribed",
-    "TextPart", "Unsubscribe", "Unsubscribed", "agent_out", "approval_out", "handed_out",
-    "outcome_out", "run_out", "session_out",
+    "SessionOut", "Sessions", "SessionsOut", "Steer", "Stop", "StopOut", "StopRun", "Subscribe",
+    "Subscribed", "TextPart", "Unsubscribe", "Unsubscribed", "UnwatchSessions", "WatchSessions",
+    "agent_out", "approval_out", "handed_out", "outcome_out", "run_out", "session_out",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from turnkeeper.api.asked import Asked, Key, Line, NewMessage, Note, Rule
-from turnkeeper.api.told import Problem
+from turnkeeper.api.told import Problem, RunOut, SessionOut
 
 # Asked ---------------------------------------------------------------------------------------
 
@@ -27,6 +27,16 @@ class Subscribe(Asked, tag="subscribe", kw_only=True):
 
 class Unsubscribe(Asked, tag="unsubscribe", kw_only=True):
     session: str
+    id: str | None = None
+
+
+class WatchSessions(Asked, tag="watch_sessions", kw_only=True):
+    """Which sessions change, and how each is then, from now on."""
+
+    id: str | None = None
+
+
+class UnwatchSessions(Asked, tag="unwatch_sessions", kw_only=True):
     id: str | None = None
 
 
@@ -59,7 +69,10 @@ class Ping(Asked, tag="ping", kw_only=True):
     id: str | None = None
 
 
-Incoming = Subscribe | Unsubscribe | SendMessage | StopRun | Answer | Ping
+Incoming = (
+    Subscribe | Unsubscribe | WatchSessions | UnwatchSessions | SendMessage | StopRun | Answer
+    | Ping
+)  # fmt: skip
 
 # WebSocket: told. `Events` is written by hand where it is hot: {"type":"events","session":…,
 # "events":[…]}; one frame may have several events, always of one session and in order.
@@ -82,6 +95,17 @@ class Unsubscribed(msgspec.Struct, tag="unsubscribed", kw_only=True):
     has said why."""
 
     session: str
+    id: str | None = None
+
+
+class Sessions(msgspec.Struct, tag="sessions", kw_only=True):
+    """Sessions that have changed, and what runs there, with its phase and its clocks. `everything`:
+    more has changed than is told one by one, so list them again. The first one, with the `id` of
+    what was asked, says that whatever changes after it is told."""
+
+    items: list[SessionOut] = []
+    runs: list[RunOut] = []
+    everything: bool = False
     id: str | None = None
 
 
@@ -109,4 +133,4 @@ class Goodbye(msgspec.Struct, tag="goodbye", kw_only=True):
     why: str
 
 
-Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye
+Outgoing = Events | Subscribed | Unsubscribed | Sessions | Reply | Refused | Pong | Goodbye
