@@ -35,6 +35,21 @@ function log(count: number): Event[] {
 const problem: Problem = { type: "", title: "no", status: 404, detail: "not there", code: "TK-501" };
 
 describe("the link", () => {
+  test("asks which sessions change whenever it opens, and says when anything may have", () => {
+    const { link, newest, clock } = setUp();
+    const told: [number, boolean][] = [];
+    link.onSessions = ({ items, everything }) => told.push([items.length, everything]);
+    newest().open();
+    expect(newest().last()).toEqual({ type: "watch_sessions", id: "sessions" });
+    newest().tell({ type: "sessions", items: [], runs: [], everything: false, id: "sessions" });
+    newest().tell({ type: "sessions", items: [], runs: [], everything: false, id: null });
+    expect(told).toEqual([[0, true], [0, false]]);
+    newest().die();
+    clock.pass(10_000);
+    newest().open();
+    expect(newest().last()).toMatchObject({ type: "watch_sessions" });
+  });
+
   test("subscribes with the cursor when it opens", () => {
     const { link, newest } = setUp();
     link.watch("s1", new Kept());

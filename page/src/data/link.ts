@@ -4,7 +4,7 @@
 // mean. Invariant: a watcher is given every event after its cursor once and in order; whatever was
 // asked is answered, refused or lost, and never forgotten.
 
-import type { Event, Incoming, Outgoing, Problem } from "./wire";
+import type { Event, Incoming, Outgoing, Problem, Sessions } from "./wire";
 
 export interface SocketLike {
   onopen: ((event: never) => void) | null;
@@ -51,6 +51,7 @@ const FIRST_MS = 250;
 const MOST_MS = 10_000;
 const OPEN_MS = 10_000;
 const PING_MS = 20_000;
+const WATCHED = "sessions";
 
 interface Asked {
   resolve(answer: unknown): void;
@@ -64,6 +65,8 @@ export class Link {
   state: LinkState = "connecting";
   /** When it tries again, by the clock; for people to see. */
   retryAt = 0;
+  /** Told which sessions change; and, when that begins anew, that anything may have. */
+  onSessions: ((told: Sessions) => void) | null = null;
   private socket: SocketLike | null = null;
   private watchers = new Map<string, Watcher>();
   private asked = new Map<string, Asked>();
@@ -133,6 +136,7 @@ export class Link {
     this.heard = this.options.clock.now();
     this.turn("open");
     for (const session of this.watchers.keys()) this.subscribe(session);
+    if (this.onSessions !== null) this.say({ type: "watch_sessions", id: WATCHED });
     this.keepAlive(socket);
   }
 
@@ -150,6 +154,8 @@ export class Link {
     switch (told.type) {
       case "events":
         return this.give(told.session, told.events);
+      case "sessions":
+        return this.onSessions?.({ ...told, everything: told.everything || told.id === WATCHED });
       case "reply":
         return this.settle(told.id, (asked) => asked.resolve(told.answer));
       case "error":

@@ -5,12 +5,13 @@
 // drawn anew only for another signal or prop: so whoever is given a session is given its `rev`, too.
 
 import { useEffect, useState } from "preact/hooks";
-import { agents, leave, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
+import { agents, leave, letters, open, outbox, seenAt, stop, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
 import type { RunOut } from "../data/wire";
 import { Ago, Chip, Empty, List, PhaseChip, Until } from "./parts";
+import { Queue } from "./queue";
 import { RowView } from "./rows";
 
 export function SessionView({ id }: { id: string }) {
@@ -28,7 +29,7 @@ export function SessionView({ id }: { id: string }) {
       <List items={session.rows} keyOf={(row) => row.id} estimate={48} role="log" label="Conversation" follow class="talk"
         draw={(row) => <RowView row={row} session={id} />} />
       {session.rows.length === 0 && session.seq > 0 ? <Hints agent={session.agent} /> : null}
-      <Queue session={session} />
+      <Queue session={session} rev={session.rev} />
       <Letters session={id} />
       <Composer session={session} rev={session.rev} />
     </article>
@@ -67,7 +68,7 @@ function Live({ run, session }: { run: string; session: Session; rev: number }) 
 export function NextClock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
-  const at = lookedAt.value + next.in_s;
+  const at = seenAt(run.id) + next.in_s;
   return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}>{next.clock.replace("_", " ")} in <Until at={at} /></span>;
 }
 
@@ -78,27 +79,6 @@ export function StopButton({ run, stopping }: { run: string; stopping: boolean }
     <button class="stop" disabled={waiting} data-stop={run} onClick={() => { setAsked(run); void stop(run).catch(() => setAsked("")); }}>
       {waiting ? "Stopping …" : "Stop"}
     </button>
-  );
-}
-
-function Queue({ session }: { session: Session }) {
-  if (session.queue.length === 0) return null;
-  return (
-    <section class="queue" aria-label="Queue">
-      <h2>{session.queue.length === 1 ? "1 message waits" : `${session.queue.length} messages wait`}</h2>
-      <ol>
-        {session.queue.slice(0, 20).map((id) => {
-          const run = session.runs.get(id);
-          return (
-            <li key={id}>
-              <span>{line(run?.text ?? id, 120)}</span>
-              {run !== undefined && run.priority !== "person" ? <Chip tone="idle">{run.priority}</Chip> : null}
-              <button class="quiet" onClick={() => void stop(id)} aria-label={`Cancel: ${line(run?.text ?? id, 40)}`}>Cancel</button>
-            </li>
-          );
-        })}
-      </ol>
-    </section>
   );
 }
 

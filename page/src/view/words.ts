@@ -33,7 +33,8 @@ const CAUSES: Record<string, string> = {
   "lost/node_lost": "Nobody knows how it went on: the machine that had it is gone.",
 };
 
-export function cause(outcome: Pick<Outcome | OutcomeOut, "kind" | "reason">): string {
+export function cause(outcome: Pick<Outcome | OutcomeOut, "kind" | "reason" | "detail">): string {
+  if (outcome.reason === "superseded" && outcome.detail.includes("its words were given to run")) return "Its words went into the running turn.";
   return CAUSES[`${outcome.kind}/${outcome.reason}`] ?? `${outcome.kind}: ${outcome.reason}`;
 }
 

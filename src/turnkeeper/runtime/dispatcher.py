@@ -16,6 +16,7 @@ import msgspec
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
+from turnkeeper.core import given
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import (
     SESSION_EXISTS,
@@ -105,9 +106,29 @@ class Dispatcher:
         assert isinstance(answer, c.StopAnswer)
         return answer
 
-    async def answer(self, approval: str, *, allow: bool, by: str = "", note: str = "") -> None:
-        """Answer a question. The first answer wins; a later one is refused."""
-        command = c.AnswerApproval(approval=approval, allow=allow, by=by, note=note)
+    async def edit(self, command: c.EditRun) -> c.RunView:
+        """Other words for a run that waits, or another place in its class."""
+        if command.text is not None:
+            given.text("text", command.text)
+        view = await self._ask(command.run, command)
+        assert isinstance(view, c.RunView)
+        return view
+
+    async def hand_over(self, run: str, by: str = "") -> c.Handed:
+        """The words of a run that waits are for the turn that is running there now."""
+        handed = await self._ask(run, c.HandOver(run=run, by=by))
+        assert isinstance(handed, c.Handed)
+        return handed
+
+    async def answer(
+        self, approval: str, *, allow: bool, by: str = "", note: str = "",
+        remember: str | None = None,
+    ) -> None:  # fmt: skip
+        """Answer a question. The first answer wins; a later one is refused. `remember` is the rule
+        by which what is alike is allowed from now on; empty: the one that is proposed."""
+        command = c.AnswerApproval(
+            approval=approval, allow=allow, by=by, note=note, remember=remember
+        )
         try:
             await self._ask(run_of_approval(approval), command)
         except TurnkeeperError as refused:

@@ -220,6 +220,8 @@ class Fanout:
         self._tails: dict[str, _Tail] = {}
         self._kept = 0
         self._closed = False
+        self.on_change: set[Callable[[str], None]] = set()
+        """Told the name of every session that something was stored in. They return at once."""
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
         """A watcher that gets everything after the cursor `after`."""
@@ -238,6 +240,8 @@ class Fanout:
 
     def publish(self, session: str, events: Sequence[Event], lines: Sequence[bytes] = ()) -> None:
         """These are stored now."""
+        for told in self.on_change:
+            told(session)
         tail = self._tails.get(session)
         if tail is None:
             return
@@ -253,6 +257,8 @@ class Fanout:
 
     def announce(self, session: str, head: int) -> None:
         """There may be more in the log than was published."""
+        for told in self.on_change:
+            told(session)
         tail = self._tails.get(session)
         if tail is not None and head > tail.head:
             self._kept -= tail.size
