@@ -3,7 +3,7 @@
 // Decides who is asked what and how often. It must not know how anything looks. Invariant: whatever is
 // shown changes by a signal; a screen is drawn at most once a frame, however fast events come.
 
-import { batch, effect, signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
 import { Api, Unreachable } from "../data/http";
 import { Link, Refusal, type LinkState } from "../data/link";
 import { Outbox } from "../data/outbox";
@@ -14,6 +14,8 @@ import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
 
 const SESSIONS_KEPT = 8;
 const LOOK_MS = 2000;
+/** A page that nobody sees looks less often; but it looks: it may have to call somebody. */
+const HIDDEN_LOOKS = 3;
 const OUTBOX = "turnkeeper.outbox";
 
 export const tokens = new TokenKeeper(sessionStorage);
@@ -155,6 +157,7 @@ export function learnTitles(sessions: { id: string; title: string }[]): void {
 }
 
 let looking = false;
+let looks = 0;
 
 /** What runs and what waits for a person, over all sessions. */
 export async function look(): Promise<void> {
@@ -208,15 +211,12 @@ export async function begin(): Promise<void> {
   outbox.onChange(() => (letters.value += 1));
   setInterval(() => (now.value = Date.now() / 1000), 1000);
   setInterval(() => {
-    if (!document.hidden && link.state === "open") void look();
+    looks += 1;
+    if (link.state === "open" && (!document.hidden || looks % HIDDEN_LOOKS === 0)) void look();
   }, LOOK_MS);
-  for (const event of ["online", "focus"]) addEventListener(event, () => link.hurry());
+  for (const event of ["online", "offline", "focus"]) addEventListener(event, () => link.hurry());
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) link.hurry();
-  });
-  effect(() => {
-    const waiting = questions.value.length;
-    document.title = waiting ? `(${waiting}) Turnkeeper` : "Turnkeeper";
   });
   await tokens.find(location, (rest) => history.replaceState(null, "", rest));
   link.connect();

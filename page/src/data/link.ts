@@ -50,7 +50,9 @@ export interface LinkOptions {
 const FIRST_MS = 250;
 const MOST_MS = 10_000;
 const OPEN_MS = 10_000;
-const PING_MS = 20_000;
+/** So long may nothing be heard before the peer is asked, and so long may it then take. */
+const PING_MS = 10_000;
+const PONG_MS = 6_000;
 
 interface Asked {
   resolve(answer: unknown): void;
@@ -196,7 +198,7 @@ export class Link {
     const before = this.heard;
     this.say({ type: "ping" });
     this.cancelTimer();
-    this.cancelTimer = this.options.clock.later(PING_MS, () => {
+    this.cancelTimer = this.options.clock.later(PONG_MS, () => {
       if (this.heard === before) this.drop(socket);
       else this.keepAlive(socket);
     });

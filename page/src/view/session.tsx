@@ -10,8 +10,10 @@ import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
 import type { RunOut } from "../data/wire";
+import { Announcer } from "./announcer";
 import { Ago, Chip, Empty, List, PhaseChip, Until } from "./parts";
 import { RowView } from "./rows";
+import { clockWord } from "./words";
 
 export function SessionView({ id }: { id: string }) {
   const opened = open(id);
@@ -24,6 +26,7 @@ export function SessionView({ id }: { id: string }) {
   return (
     <article class="session" aria-label={`Session ${id}`}>
       <Head session={session} />
+      <Announcer session={session} />
       {session.dropped > 0 ? <p class="notice dropped">{session.dropped} older parts are left out here; the log has them: turnkeeper events {session.id}</p> : null}
       <List items={session.rows} keyOf={(row) => row.id} estimate={48} role="log" label="Conversation" follow class="talk"
         draw={(row) => <RowView row={row} session={id} />} />
@@ -68,7 +71,7 @@ export function NextClock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
   const at = lookedAt.value + next.in_s;
-  return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}>{next.clock.replace("_", " ")} in <Until at={at} /></span>;
+  return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {clockWord(next.clock)}</span>;
 }
 
 export function StopButton({ run, stopping }: { run: string; stopping: boolean }) {

@@ -5,13 +5,14 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, learnTitles, lookedAt, questions, unfinished } from "../app/keeper";
+import { api, beat, learnTitles, lookedAt, now, questions, unfinished } from "../app/keeper";
 import { route, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { Unreachable } from "../data/http";
 import { line } from "../data/safe";
 import type { RunOut, SessionOut } from "../data/wire";
 import { Ago, Chip, List, PhaseChip, Until } from "./parts";
+import { clockWord, span } from "./words";
 
 const PAGE = 100;
 const SILENT = new Set(["idle", "tool", "first_output"]);
@@ -72,7 +73,7 @@ function Clock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
   const at = lookedAt.value + next.in_s;
-  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>progress <Ago at={lookedAt.value - (silent.budget_s - silent.in_s)} />, </> : null}{next.clock.replace("_", " ")} in <Until at={at} /></>;
+  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>silent for {span(Math.round(now.value - lookedAt.value + silent.budget_s - silent.in_s))}, </> : null}<span title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {silent === next ? "left" : clockWord(next.clock)}</span></>;
 }
 
 interface Wanted { search: string; state: string }

@@ -81,6 +81,28 @@ export function span(seconds: number): string {
   return `${Math.floor(whole / 86400)} d`;
 }
 
+/** What is left, as exact as people can use it. */
+export function left(seconds: number): string {
+  return seconds < 600 ? span(Math.max(1, Math.round(seconds))) : span(Math.ceil(seconds / 60) * 60);
+}
+
+const CLOCKS: Record<string, string> = {
+  startup: "to start",
+  write: "to take the message",
+  first_output: "for a first word",
+  idle: "if it stays silent",
+  tool: "if the tool does nothing",
+  approval: "for your answer",
+  deadline: "to its deadline",
+  ceiling: "to the ceiling",
+  queue: "to begin",
+};
+
+/** What a clock leaves time for, behind what is left. */
+export function clockWord(clock: string): string {
+  return CLOCKS[clock] ?? `to ${clock.replace("_", " ")}`;
+}
+
 export function ago(at: number, now: number): string {
   const s = now - at;
   return s < 2 ? "now" : s < 60 ? `${Math.round(s)} s ago` : s < 3600 ? `${Math.floor(s / 60)} min ago` : s < 86400 ? `${Math.floor(s / 3600)} h ago` : `${Math.floor(s / 86400)} d ago`;
