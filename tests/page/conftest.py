@@ -1,5 +1,5 @@
-"""A Chromium and a server for each module; somebody before it, with a browser's memory of their own,
-for each test. Whoever breaks the server has one alone."""
+"""A Chromium and a server for each module; for each test somebody before it, whose browser has a
+memory of its own. Whoever breaks the server has one alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -155,7 +155,9 @@ def test_a_server_that_is_gone_without_a_word_is_missed_and_found_again(
     network.fall_silent()
     far.say("ask")
     expect(page.locator(".letter")).to_contain_text("sending")
-    page.evaluate("() => dispatchEvent(new Event('offline'))")  # it looks at once, not in some seconds
+    page.evaluate(
+        "() => dispatchEvent(new Event('offline'))"
+    )  # it looks at once, not in some seconds
     expect(page.locator(".connection.lost")).to_be_visible()
     expect(page.locator(".letter")).to_contain_text("not sent")
     page.get_by_role("button", name="Send again").click()

@@ -116,24 +116,11 @@ def test_the_inbox_has_the_same_card_and_answers_with_a_note(person: Person) -> 
     session = person.begin("asker", "go")
     page = person.page
     expect(page.locator(".approval.open")).to_be_visible()
-    page.goto(f"{person.house.url}/#/inbox")
+    person.go("inbox")
     expect(page.locator(".inbox .approval.open")).to_contain_text("notes/old.txt")
     page.keyboard.press("n")
     page.get_by_label("A note for the agent").fill("not that one")
     page.get_by_label("A note for the agent").press("Enter")
     expect(page.locator(".inbox .approval.open")).to_have_count(0)
-    page.goto(f"{person.house.url}/#/s/{session}")
+    person.go(f"s/{session}")
     expect(page.locator(".decision.denied")).to_contain_text("not that one")
-
-
-def test_the_palette_leads_everywhere(person: Person) -> None:
-    page = person.page
-    page.keyboard.press("Control+k")
-    page.get_by_role("combobox", name="Command").fill("overview")
-    page.keyboard.press("Enter")
-    expect(page.locator(".overview, .empty")).to_be_visible()
-    assert page.url.endswith("#/overview")
-    page.keyboard.press("Control+k")
-    page.get_by_role("combobox", name="Command").fill("dark")
-    page.keyboard.press("Enter")
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -82,29 +82,38 @@ export interface Opened {
   session: Session;
   /** Changes at most once a frame. */
   rev: ReturnType<typeof signal<number>>;
+  /** Views that show it. */
+  holders: number;
   leave: (() => void) | null;
 }
 
 const opened = new Map<string, Opened>();
 
-/** A session with its events, watched as long as somebody looks at it. */
+/** A session with what is known of it. */
 export function open(id: string): Opened {
   const known = opened.get(id);
   const one = known ?? make(id);
   opened.delete(id);
   opened.set(id, one);
-  one.leave ??= link.watch(id, one.session);
   return one;
 }
 
-export function leave(id: string): void {
-  const one = opened.get(id);
-  one?.leave?.();
-  if (one !== undefined) one.leave = null;
-  for (const [other, { leave: watched }] of opened) {
-    if (opened.size <= SESSIONS_KEPT) break;
-    if (watched === null) opened.delete(other);
-  }
+/** It is watched until this view and every other one that shows it has let go of it: the next view
+ * comes before the last one goes. */
+export function hold(id: string): () => void {
+  const one = open(id);
+  one.holders += 1;
+  one.leave ??= link.watch(id, one.session);
+  return () => {
+    one.holders -= 1;
+    if (one.holders > 0) return;
+    one.leave?.();
+    one.leave = null;
+    for (const [other, { holders }] of opened) {
+      if (opened.size <= SESSIONS_KEPT) break;
+      if (holders === 0) opened.delete(other);
+    }
+  };
 }
 
 function make(id: string): Opened {
@@ -123,7 +132,7 @@ function make(id: string): Opened {
       rev.value = session.rev;
     });
   });
-  return { session, rev, leave: null };
+  return { session, rev, holders: 0, leave: null };
 }
 
 declare global {

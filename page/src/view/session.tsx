@@ -5,7 +5,7 @@
 // drawn anew only for another signal or prop: so whoever is given a session is given its `rev`, too.
 
 import { useEffect, useState } from "preact/hooks";
-import { agents, leave, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
+import { agents, hold, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
@@ -17,7 +17,7 @@ import { clockWord } from "./words";
 
 export function SessionView({ id }: { id: string }) {
   const opened = open(id);
-  useEffect(() => () => leave(id), [id]);
+  useEffect(() => hold(id), [id]);
   void opened.rev.value;
   const { session } = opened;
   if (session.problem !== null) {

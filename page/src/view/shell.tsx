@@ -68,7 +68,7 @@ function Nav({ here }: { here: Route }) {
       <a href={to.inbox} aria-current={at === "inbox" ? "page" : undefined}>Inbox{waiting ? <span class="count" aria-label={`${waiting} wait for you`}>{waiting}</span> : null}</a>
       <a href={to.overview} aria-current={at === "overview" ? "page" : undefined}>Overview</a>
       <span class="space" />
-      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} title={COMMANDS_KEY}>Commands <kbd class="wide" aria-hidden="true">{COMMANDS_KEY}</kbd></button>
+      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} aria-label="Commands" title={COMMANDS_KEY}><span class="wide">Commands <kbd>{COMMANDS_KEY}</kbd></span><span class="narrow" aria-hidden="true">⋯</span></button>
       <button class="quiet" onClick={() => chooseTheme(AFTER[theme.value])} aria-label={`Colours: ${theme.value}`} title={`Colours: ${theme.value}`}>{SIGNS[theme.value]}</button>
     </nav>
   );
