@@ -36,12 +36,12 @@ def test_a_reload_in_mid_turn_loses_nothing(person: Person) -> None:
 
 
 def test_a_second_tab_needs_no_token_and_agrees(person: Person) -> None:
-    session = person.begin("demo", "long 60")
+    session = person.begin("demo", "long 40")
     second = person.another()
     second.go(f"s/{session}")
     for page in (person.page, second.page):
         expect(page.locator(".ending.good")).to_be_visible()
-        assert words_in(page) == [*range(1, 61)]
+        assert words_in(page) == [*range(1, 41)]
     second.say("ask")
     expect(person.page.locator(".row-message").last).to_contain_text("ask")
     person.page.locator(".approval.open [data-answer=allow]").click()
@@ -52,7 +52,7 @@ def test_a_second_tab_needs_no_token_and_agrees(person: Person) -> None:
 
 def test_a_server_that_is_killed_in_mid_turn_comes_back_and_the_page_with_it(loner: Person) -> None:
     """The agent goes on meanwhile, in custody; the page has every word of it, once."""
-    loner.begin("counting", "120")
+    loner.begin("counting", "90")
     page = loner.page
     expect(page.locator(".talk")).to_contain_text("word 5")
     loner.house.kill()
@@ -60,7 +60,7 @@ def test_a_server_that_is_killed_in_mid_turn_comes_back_and_the_page_with_it(lon
     loner.house.start()
     expect(page.locator(".connection.lost")).to_have_count(0)
     expect(page.locator(".ending.good")).to_be_visible()
-    assert all_words_in(page, 120) == [*range(1, 121)]
+    assert all_words_in(page, 90) == [*range(1, 91)]
     expect(page.locator(".row-message")).to_have_count(1)
 
 

@@ -80,12 +80,12 @@ def test_a_reader_who_has_scrolled_up_is_not_moved_by_what_streams_in(person: Pe
 def test_nothing_jumps_while_an_answer_streams_in(person: Person) -> None:
     """Neither the list beside it, nor the head above, nor the field below."""
     page = person.page
-    person.begin("demo", "long 30")
+    person.begin("demo", "long 100000")
     expect(page.locator(".live .stop")).to_be_visible()
     expect(page.locator(".live .clock")).to_be_visible()
     page.evaluate(WATCH_SHIFTS)
     before = page.locator("#say").bounding_box()
-    expect(page.locator(".talk")).to_contain_text("word 25,")
+    expect(page.locator(".talk")).to_contain_text("word 45,")
     assert page.locator("#say").bounding_box() == before
     assert sum(page.evaluate("() => window.shifts")) < 0.01
 

@@ -15,7 +15,7 @@ import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
 const SESSIONS_KEPT = 8;
 const LOOK_MS = 2000;
 /** A page that nobody sees looks less often; but it looks: it may have to call somebody. */
-const HIDDEN_LOOKS = 3;
+const HIDDEN_LOOKS = 2;
 const OUTBOX = "turnkeeper.outbox";
 
 export const tokens = new TokenKeeper(sessionStorage);

@@ -59,7 +59,7 @@ function Live({ run, session }: { run: string; session: Session; rev: number }) 
   return (
     <div class="live">
       <PhaseChip phase={phase} stalling={story?.stalling != null} />
-      {seen !== undefined ? <NextClock run={seen} /> : null}
+      {seen !== undefined ? <NextClock run={seen} /> : <span class="clock" />}
       <a class="button quiet" href={to.run(session.id, run)}>Timeline</a>
       <StopButton run={run} stopping={story?.stopping != null} />
     </div>

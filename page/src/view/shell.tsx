@@ -68,18 +68,22 @@ function Nav({ here }: { here: Route }) {
       <a href={to.inbox} aria-current={at === "inbox" ? "page" : undefined}>Inbox{waiting ? <span class="count" aria-label={`${waiting} wait for you`}>{waiting}</span> : null}</a>
       <a href={to.overview} aria-current={at === "overview" ? "page" : undefined}>Overview</a>
       <span class="space" />
-      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} aria-label="Commands" title={COMMANDS_KEY}><span class="wide">Commands <kbd>{COMMANDS_KEY}</kbd></span><span class="narrow" aria-hidden="true">⋯</span></button>
+      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} title={COMMANDS_KEY}><span class="wide">Commands <kbd>{COMMANDS_KEY}</kbd></span><span class="narrow" aria-hidden="true">⋯</span></button>
       <button class="quiet" onClick={() => chooseTheme(AFTER[theme.value])} aria-label={`Colours: ${theme.value}`} title={`Colours: ${theme.value}`}>{SIGNS[theme.value]}</button>
     </nav>
   );
 }
 
+/** The first connection is not worth a word, nor a jump of everything below it, unless it takes longer. */
+const PATIENCE_MS = 1500;
+
 function Connection() {
   void letters.value;
   const state = linkState.value;
-  if (state === "open") return <div class="connection" role="status" />;
-  const waiting = outbox.letters.length;
   void now.value;
+  const begins = state === "connecting" && performance.now() < PATIENCE_MS;
+  if (state === "open" || begins) return <div class="connection" role="status" />;
+  const waiting = outbox.letters.length;
   const left = Math.max(0, Math.ceil((link.retryAt - performance.now()) / 1000));
   return (
     <div class="connection lost" role="status">
