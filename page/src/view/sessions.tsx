@@ -65,7 +65,7 @@ function Line({ session, selected }: { session: SessionOut; selected: boolean })
 /** Half of a silence budget is gone: that is when the server warns. */
 function isStalling(run: RunOut): boolean {
   const clock = run.clocks.find((one) => SILENT.has(one.clock));
-  return clock !== undefined && clock.in_s < clock.budget_s / 2;
+  return clock !== undefined && clock.in_s - (now.value - lookedAt.value) < clock.budget_s / 2;
 }
 
 function Clock({ run }: { run: RunOut }) {
