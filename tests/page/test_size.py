@@ -17,7 +17,7 @@ from tests.tidy.source import REPO
 from turnkeeper.gateway.page import BUILT, files_in
 
 WEIGHT_BYTES = 300_000
-FLOOD_S = float(os.environ.get("TURNKEEPER_FLOOD_S", "4"))
+FLOOD_S = float(os.environ.get("TURNKEEPER_FLOOD_S", "3"))
 RATE = 5000
 TRIES = 5
 """A machine that does other things beside may take long; the page itself does not."""

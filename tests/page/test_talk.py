@@ -68,6 +68,18 @@ def test_stop_ends_a_stubborn_agent_and_what_waits_goes_on(person: Person) -> No
         expect(page.locator(".timeline .told")).to_contain_text(step)
 
 
+def test_a_message_that_is_too_long_stays_with_who_wrote_it(person: Person) -> None:
+    """More than a server takes in one piece: it is neither tried for ever nor lost."""
+    page = person.page
+    person.begin("demo", "")
+    person.say("\x01" * 600_000)  # six bytes each, on their way
+    expect(page.locator(".composer .trouble")).to_contain_text("too long for one message")
+    assert len(page.locator("#say").input_value()) == 600_000
+    person.say("hello")
+    expect(page.locator(".ending.good")).to_be_visible()
+    expect(page.locator(".composer .trouble")).to_have_count(0)
+
+
 def test_a_message_that_waits_can_be_cancelled(person: Person) -> None:
     person.begin("demo", "stall")
     page = person.page

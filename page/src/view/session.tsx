@@ -7,13 +7,14 @@
 import { useEffect, useState } from "preact/hooks";
 import { agents, hold, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
 import { to } from "../app/route";
+import { fits } from "../data/outbox";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
 import type { RunOut } from "../data/wire";
 import { Announcer } from "./announcer";
 import { Ago, Chip, Empty, List, PhaseChip, Until } from "./parts";
 import { RowView } from "./rows";
-import { clockWord } from "./words";
+import { clockWord, TOO_LONG } from "./words";
 
 export function SessionView({ id }: { id: string }) {
   const opened = open(id);
@@ -157,7 +158,7 @@ function Composer({ session }: { session: Session; rev: number }) {
         </select>
       ) : null}
       <button class="good" type="submit" disabled={text.trim() === ""}>Send</button>
-      {full ? <p class="trouble" role="alert">Too much is waiting to be sent; discard something first.</p> : null}
+      {full ? <p class="trouble" role="alert">{fits({ text }) ? "Too much is waiting to be sent; discard something first." : TOO_LONG}</p> : null}
     </form>
   );
 }

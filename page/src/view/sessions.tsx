@@ -73,7 +73,8 @@ function Clock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
   const at = lookedAt.value + next.in_s;
-  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>silent for {span(Math.round(now.value - lookedAt.value + silent.budget_s - silent.in_s))}, </> : null}<span title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {silent === next ? "left" : clockWord(next.clock)}</span></>;
+  const silence = silent === undefined ? 0 : now.value - lookedAt.value + silent.budget_s - silent.in_s;
+  return <>{silence > 2 ? `silent for ${span(Math.round(silence))}, ` : ""}<span title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {silence > 2 && silent === next ? "left" : clockWord(next.clock)}</span></>;
 }
 
 interface Wanted { search: string; state: string }

@@ -43,6 +43,8 @@ export function detailOf(detail: string): { code: string; rest: string } {
   return found === null ? { code: "", rest: detail } : { code: found[1] ?? "", rest: found[2] ?? "" };
 }
 
+export const TOO_LONG = "This is too long for one message. Put it into a file, and say where it is.";
+
 const PHASES: Record<string, string> = {
   queued: "waits its turn",
   starting: "starting",
@@ -83,15 +85,15 @@ export function span(seconds: number): string {
 
 /** What is left, as exact as people can use it. */
 export function left(seconds: number): string {
-  return seconds < 600 ? span(Math.max(1, Math.round(seconds))) : span(Math.ceil(seconds / 60) * 60);
+  return seconds < 600 ? span(Math.max(1, Math.round(seconds))) : span(Math.round(seconds / 60) * 60);
 }
 
 const CLOCKS: Record<string, string> = {
   startup: "to start",
   write: "to take the message",
   first_output: "for a first word",
-  idle: "if it stays silent",
-  tool: "if the tool does nothing",
+  idle: "if silent",
+  tool: "if the tool is idle",
   approval: "for your answer",
   deadline: "to its deadline",
   ceiling: "to the ceiling",
