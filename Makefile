@@ -60,9 +60,8 @@ test-agents: $(READY) ## Install the real agent programs and test with them, off
 
 page: $(BUILT) ## Build the page into the package, with Node from PyPI if there is none
 
-# Not `npm ci`: the lock has the parts of the bundler for this kind of machine only, and refuses others.
-$(MODULES): page/package.json page/package-lock.json | $(READY)
-	@$(NODE) && cd page && npm install --silent && touch node_modules/.package-lock.json
+$(MODULES): page/package.json page/package-lock.json page/.npmrc | $(READY)
+	@$(NODE) && cd page && npm ci --silent && touch node_modules/.package-lock.json
 
 $(BUILT): $(MODULES) page/index.html page/vite.config.ts page/tsconfig.json $(shell find page/src page/public -type f 2>/dev/null)
 	@$(NODE) && cd page && npm run --silent build

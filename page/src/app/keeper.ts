@@ -3,7 +3,7 @@
 // Decides who is asked what and how often. It must not know how anything looks. Invariant: whatever is
 // shown changes by a signal; a screen is drawn at most once a frame, however fast events come.
 
-import { batch, effect, signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
 import { Api, Unreachable } from "../data/http";
 import { Link, Refusal, type LinkState } from "../data/link";
 import { Outbox } from "../data/outbox";
@@ -18,6 +18,8 @@ const LOOK_TOLD_MS = 30_000;
 const LOOK_MS = 2000;
 /** Changes that come together are looked at together. */
 const TOGETHER_MS = 150;
+/** A page that nobody sees looks less often; but it looks: it may have to call somebody. */
+const HIDDEN_LOOKS = 2;
 const OUTBOX = "turnkeeper.outbox";
 
 export const tokens = new TokenKeeper(sessionStorage);
@@ -86,29 +88,38 @@ export interface Opened {
   session: Session;
   /** Changes at most once a frame. */
   rev: ReturnType<typeof signal<number>>;
+  /** Views that show it. */
+  holders: number;
   leave: (() => void) | null;
 }
 
 const opened = new Map<string, Opened>();
 
-/** A session with its events, watched as long as somebody looks at it. */
+/** A session with what is known of it. */
 export function open(id: string): Opened {
   const known = opened.get(id);
   const one = known ?? make(id);
   opened.delete(id);
   opened.set(id, one);
-  one.leave ??= link.watch(id, one.session);
   return one;
 }
 
-export function leave(id: string): void {
-  const one = opened.get(id);
-  one?.leave?.();
-  if (one !== undefined) one.leave = null;
-  for (const [other, { leave: watched }] of opened) {
-    if (opened.size <= SESSIONS_KEPT) break;
-    if (watched === null) opened.delete(other);
-  }
+/** It is watched until this view and every other one that shows it has let go of it: the next view
+ * comes before the last one goes. */
+export function hold(id: string): () => void {
+  const one = open(id);
+  one.holders += 1;
+  one.leave ??= link.watch(id, one.session);
+  return () => {
+    one.holders -= 1;
+    if (one.holders > 0) return;
+    one.leave?.();
+    one.leave = null;
+    for (const [other, { holders }] of opened) {
+      if (opened.size <= SESSIONS_KEPT) break;
+      if (holders === 0) opened.delete(other);
+    }
+  };
 }
 
 function make(id: string): Opened {
@@ -127,7 +138,7 @@ function make(id: string): Opened {
       rev.value = session.rev;
     });
   });
-  return { session, rev, leave: null };
+  return { session, rev, holders: 0, leave: null };
 }
 
 declare global {
@@ -203,6 +214,7 @@ function lookSoon(): void {
 }
 
 let looking = false;
+let looks = 0;
 
 /** What runs and what waits for a person, over all sessions. */
 export async function look(): Promise<void> {
@@ -277,16 +289,13 @@ export async function begin(): Promise<void> {
   setInterval(() => (now.value = Date.now() / 1000), 1000);
   link.onSessions = hear;
   setInterval(() => {
+    looks += 1;
     const isDue = !isTold || Date.now() / 1000 - lookedAt.value > LOOK_TOLD_MS / 1000;
-    if (!document.hidden && link.state === "open" && isDue) void look();
+    if (link.state === "open" && isDue && (!document.hidden || looks % HIDDEN_LOOKS === 0)) void look();
   }, LOOK_MS);
-  for (const event of ["online", "focus"]) addEventListener(event, () => link.hurry());
+  for (const event of ["online", "offline", "focus"]) addEventListener(event, () => link.hurry());
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) link.hurry();
-  });
-  effect(() => {
-    const waiting = questions.value.length;
-    document.title = waiting ? `(${waiting}) Turnkeeper` : "Turnkeeper";
   });
   await tokens.find(location, (rest) => history.replaceState(null, "", rest));
   link.connect();

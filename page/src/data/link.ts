@@ -50,8 +50,12 @@ export interface LinkOptions {
 const FIRST_MS = 250;
 const MOST_MS = 10_000;
 const OPEN_MS = 10_000;
-const PING_MS = 20_000;
 const WATCHED = "sessions";
+/** So long may nothing be heard before the peer is asked, and so long may it then take. */
+const PING_MS = 10_000;
+const PONG_MS = 6_000;
+/** The same when somebody looks, or the network has changed: who is dropped in vain loses nothing. */
+const HURRIED_MS = 3_000;
 
 interface Asked {
   resolve(answer: unknown): void;
@@ -98,7 +102,7 @@ export class Link {
   /** Somebody looks, or the network is back: do not wait any longer. */
   hurry(): void {
     if (this.state === "waiting" || this.state === "refused") this.connect();
-    else if (this.state === "open") this.ping();
+    else if (this.state === "open") this.ping(HURRIED_MS);
   }
 
   close(): void {
@@ -196,13 +200,13 @@ export class Link {
     this.socket?.send(JSON.stringify(what));
   }
 
-  private ping(): void {
+  private ping(within = PONG_MS): void {
     const socket = this.socket;
     if (socket === null) return;
     const before = this.heard;
     this.say({ type: "ping" });
     this.cancelTimer();
-    this.cancelTimer = this.options.clock.later(PING_MS, () => {
+    this.cancelTimer = this.options.clock.later(within, () => {
       if (this.heard === before) this.drop(socket);
       else this.keepAlive(socket);
     });

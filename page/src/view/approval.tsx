@@ -45,6 +45,8 @@ export function ApprovalCard({ question, keys }: { question: Question; keys: boo
       setTrouble(why instanceof Refusal ? why.problem.detail : "The server could not be reached.");
     } finally {
       setBusy(false);
+      // The buttons are gone, and with them the focus.
+      setTimeout(() => { if (document.activeElement === document.body) document.querySelector<HTMLElement>("main")?.focus(); });
     }
   };
   const { settled } = question;

@@ -5,13 +5,14 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, changed, learnTitles, questions, seenAt, unfinished } from "../app/keeper";
+import { api, beat, changed, learnTitles, now, questions, seenAt, unfinished } from "../app/keeper";
 import { route, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { Unreachable } from "../data/http";
 import { line } from "../data/safe";
 import type { RunOut, SessionOut } from "../data/wire";
 import { Ago, Chip, List, PhaseChip, Until } from "./parts";
+import { clockWord, span } from "./words";
 
 const PAGE = 100;
 const SILENT = new Set(["idle", "tool", "first_output"]);
@@ -65,7 +66,7 @@ function Line({ session, selected }: { session: SessionOut; selected: boolean })
 /** Half of a silence budget is gone: that is when the server warns. */
 function isStalling(run: RunOut): boolean {
   const clock = run.clocks.find((one) => SILENT.has(one.clock));
-  return clock !== undefined && clock.in_s < clock.budget_s / 2;
+  return clock !== undefined && clock.in_s - (now.value - seenAt(run.id)) < clock.budget_s / 2;
 }
 
 function Clock({ run }: { run: RunOut }) {
@@ -74,7 +75,8 @@ function Clock({ run }: { run: RunOut }) {
   if (next === undefined) return null;
   const seen = seenAt(run.id);
   const at = seen + next.in_s;
-  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>progress <Ago at={seen - (silent.budget_s - silent.in_s)} />, </> : null}{next.clock.replace("_", " ")} in <Until at={at} /></>;
+  const silence = silent === undefined ? 0 : now.value - seen + silent.budget_s - silent.in_s;
+  return <>{silence > 2 ? `silent for ${span(Math.round(silence))}, ` : ""}<span title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {silence > 2 && silent === next ? "left" : clockWord(next.clock)}</span></>;
 }
 
 interface Wanted { search: string; state: string }

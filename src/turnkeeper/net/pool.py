@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -40,14 +41,14 @@ class Pool:
         place = (origin.scheme, origin.host, origin.port)
         while True:
             connection = await self._take(place) or self.make(origin)
+            response = None
             try:
-                response = await connection.handle_async_request(request)
-            except httpcore2.ConnectionNotAvailable:
-                await connection.aclose()
-            except BaseException:
-                await self._back(place, connection)
-                raise
-            else:
+                with suppress(httpcore2.ConnectionNotAvailable):
+                    response = await connection.handle_async_request(request)
+            finally:
+                if response is None:
+                    await self._back(place, connection)
+            if response is not None:
                 return response, partial(self._back, place, connection)
 
     async def aclose(self) -> None:
