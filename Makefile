@@ -48,8 +48,8 @@ $(CHROMIUM): $(READY)
 	@command -v google-chrome >/dev/null 2>&1 || sh scripts/debian-tools chromium:chromium
 	@touch $@
 
-test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests
-	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
+test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests of what it does (how it is written: make check)
+	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal --ignore tests/tidy tests $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)
