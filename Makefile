@@ -48,8 +48,8 @@ $(CHROMIUM): $(READY)
 	@command -v google-chrome >/dev/null 2>&1 || sh scripts/debian-tools chromium:chromium
 	@touch $@
 
-test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests
-	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal tests $(ARGS)
+test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests of what it does (how it is written: make check)
+	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal --ignore tests/tidy tests $(ARGS)
 
 test-postgres: $(READY) ## Test the server, the client and the commands on PostgreSQL
 	TURNKEEPER_TEST_STORE=postgres $(BIN)/python -m pytest -n $(ATONCE) --dist worksteal \
@@ -65,9 +65,8 @@ test-agents: $(READY) ## Install the real agent programs and test with them, off
 
 page: $(BUILT) ## Build the page into the package, with Node from PyPI if there is none
 
-# Not `npm ci`: the lock has the parts of the bundler for this kind of machine only, and refuses others.
-$(MODULES): page/package.json page/package-lock.json | $(READY)
-	@$(NODE) && cd page && npm install --silent && touch node_modules/.package-lock.json
+$(MODULES): page/package.json page/package-lock.json page/.npmrc | $(READY)
+	@$(NODE) && cd page && npm ci --silent && touch node_modules/.package-lock.json
 
 $(BUILT): $(MODULES) page/index.html page/vite.config.ts page/tsconfig.json $(shell find page/src page/public -type f 2>/dev/null)
 	@$(NODE) && cd page && npm run --silent build

@@ -25,12 +25,14 @@ FILE = Path(__file__).resolve().parents[1] / "page" / "src" / "data" / "wire.ts"
 Struct = type[msgspec.Struct]
 
 ASKED: tuple[Struct, ...] = (
-    api.RulesIn, api.NewSession, api.TextPart, api.NewMessage, api.Decision, api.Stop,
+    api.RulesIn, api.NewSession, api.TextPart, api.NewMessage, api.EditRun, api.Steer,
+    api.Decision, api.Stop,
     *get_args(api.Incoming),
 )  # fmt: skip
 TOLD: tuple[Struct, ...] = (
     outcome.Sample, outcome.Seen, outcome.Outcome, commands.NextClock,
-    api.SessionOut, api.AcceptedOut, api.OutcomeOut, api.RunOut, api.StopOut, api.ApprovalOut,
+    api.SessionOut, api.AcceptedOut, api.OutcomeOut, api.RunOut, api.StopOut, api.HandedOut,
+    api.ApprovalOut,
     api.AgentOut, api.SessionsOut, api.RunsOut, api.ApprovalsOut, api.AgentsOut,
     known.KnownAgentOut, known.KnownAgentsOut, api.Problem,
     diagnosis.ProcessSeen, diagnosis.ClockSeen, diagnosis.Diagnosis,
@@ -114,7 +116,7 @@ def _shown(kind: Any) -> str:
     if origin is Literal:
         return " | ".join(_quoted(value) for value in inside)
     if origin in (Union, types.UnionType):
-        return " | ".join(_shown(each) for each in inside)
+        return " | ".join(_shown(each) for each in inside if each is not msgspec.UnsetType)
     if origin is dict:
         return f"Record<string, {_shown(inside[1])}>"
     if origin in (tuple, list):

@@ -35,6 +35,21 @@ function log(count: number): Event[] {
 const problem: Problem = { type: "", title: "no", status: 404, detail: "not there", code: "TK-501" };
 
 describe("the link", () => {
+  test("asks which sessions change whenever it opens, and says when anything may have", () => {
+    const { link, newest, clock } = setUp();
+    const told: [number, boolean][] = [];
+    link.onSessions = ({ items, everything }) => told.push([items.length, everything]);
+    newest().open();
+    expect(newest().last()).toEqual({ type: "watch_sessions", id: "sessions" });
+    newest().tell({ type: "sessions", items: [], runs: [], everything: false, id: "sessions" });
+    newest().tell({ type: "sessions", items: [], runs: [], everything: false, id: null });
+    expect(told).toEqual([[0, true], [0, false]]);
+    newest().die();
+    clock.pass(10_000);
+    newest().open();
+    expect(newest().last()).toMatchObject({ type: "watch_sessions" });
+  });
+
   test("subscribes with the cursor when it opens", () => {
     const { link, newest } = setUp();
     link.watch("s1", new Kept());
@@ -86,10 +101,10 @@ describe("the link", () => {
   test("lets go of a peer that does not answer a ping", () => {
     const { clock, link, newest } = setUp();
     newest().open();
-    clock.pass(20_000);
+    clock.pass(10_000);
     const socket = newest();
     expect(socket.last()).toEqual({ type: "ping" });
-    clock.pass(20_000);
+    clock.pass(6_000);
     expect(socket.closed).toBe(true);
     expect(link.state).not.toBe("open");
   });
@@ -97,11 +112,15 @@ describe("the link", () => {
   test("keeps a peer that answers its pings", () => {
     const { clock, link, newest } = setUp();
     newest().open();
-    for (let i = 0; i < 5; i++) {
-      clock.pass(20_000);
-      newest().tell({ type: "pong", id: null });
+    const socket = newest();
+    for (let second = 0, answered = 0; second < 60; second++) {
       clock.pass(1000);
+      for (; answered < socket.said.filter((one) => one.type === "ping").length; answered++) {
+        socket.tell({ type: "pong", id: null });
+      }
     }
+    expect(socket.said.filter((one) => one.type === "ping").length).toBeGreaterThan(2);
+    expect(socket.closed).toBe(false);
     expect(link.state).toBe("open");
   });
 

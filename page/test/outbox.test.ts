@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Lost, Refusal } from "../src/data/link";
-import { MOST, Outbox, type Letter } from "../src/data/outbox";
+import { LETTER_BYTES, MOST, Outbox, type Letter } from "../src/data/outbox";
 import type { AcceptedOut } from "../src/data/wire";
 import { settle } from "./fakes";
 
@@ -111,5 +111,19 @@ describe("the outbox", () => {
     for (let i = 0; i < MOST; i++) expect(box.put("s", { text: "x" }, i)).toBe(true);
     expect(box.put("s", { text: "x" }, 0)).toBe(false);
     expect(box.letters.length).toBe(MOST);
+  });
+
+  test("takes nothing that no server would take in one piece", () => {
+    const { post, box } = setUp();
+    expect(box.put("s", { text: "é".repeat(LETTER_BYTES / 2) }, 1)).toBe(false);
+    expect(box.letters).toEqual([]);
+    expect(post.sent).toEqual([]);
+  });
+
+  test("works where nothing can be kept", () => {
+    const { post, shelf, box } = setUp();
+    shelf.write = () => { throw new Error("full"); };
+    expect(box.put("s", { text: "one" }, 1)).toBe(true);
+    expect(post.sent.length).toBe(1);
   });
 });

@@ -60,6 +60,35 @@ describe("a session", () => {
     expect(later.rows.map((row) => row.run)).toEqual(["r1", "r1", "r2"]);
   });
 
+  test("shows what waits in the server's order, with the words that it has now", () => {
+    const log = new Log();
+    log.begin("r1", "one");
+    log.start("r1");
+    for (const run of ["r2", "r3", "r4"]) log.begin(run, run);
+    log.add("message.edited", "r3", { message: "m_r3", text: "three" });
+    log.add("queue.moved", "r4", { message: "m_r4", before: "r2" });
+    log.add("queue.moved", "r2", { message: "m_r2" });
+    const session = read(log);
+    expect(session.queue).toEqual(["r4", "r3", "r2"]);
+    expect(session.runs.get("r3")?.text).toBe("three");
+  });
+
+  test("shows words that were given to the running turn there, and as waiting if it did not take them", () => {
+    const log = new Log();
+    log.begin("r1", "one");
+    log.start("r1");
+    log.begin("r2", "two");
+    log.begin("r3", "three");
+    log.add("message.handed_over", "r1", { message: "m_r2", previous: "r2", text: "two" });
+    log.end("r2", "cancelled", "superseded");
+    const session = read(log);
+    expect(session.queue).toEqual(["r3"]);
+    expect(session.rows.filter((row) => row.kind === "message").map((row) => [row.run, row.text])).toEqual([["r1", "one"], ["r1", "two"]]);
+    log.add("run.requeued", "r2-2", { message: "m_r2", previous: "r1", cause: "not_taken" });
+    expect(read(log).queue).toEqual(["r2-2", "r3"]);
+    expect(read(log).runs.get("r2-2")?.text).toBe("two");
+  });
+
   test("a message that is cancelled in the queue is told with its ending", () => {
     const log = new Log();
     log.begin("r1", "one");

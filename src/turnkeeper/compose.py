@@ -54,10 +54,13 @@ _NEEDED = ("abilities", "outlives_server", "open", "reattach")
 
 
 class SystemClock:
-    """Time of the running event loop, for its timers; and of the machine, for people."""
+    """Time of the event loop that it is made in, for its timers; and of the machine, for people."""
+
+    def __init__(self) -> None:
+        self._time = asyncio.get_running_loop().time
 
     def now(self) -> Moment:
-        return Moment(asyncio.get_running_loop().time(), time.time())
+        return Moment(self._time(), time.time())
 
 
 class RandomIds:

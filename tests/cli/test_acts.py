@@ -108,6 +108,49 @@ def test_the_first_answer_stands(home: House, command: str, state: str, then: st
     assert "TK-507" in late.stderr
 
 
+def test_what_waits_is_edited_and_moved(home: House) -> None:
+    run = home.send("waiting", "stall after 1")
+    home.wait_phase(run, "working")
+    one, two = home.send("waiting", "one"), home.send("waiting", "two")
+    assert (
+        home.tk("edit", two, "-", text="second\n").stdout == f"run {two} waits behind 2: second\n"
+    )
+    assert home.tk("move", "--before", one, two).stdout == f"run {two} waits behind 1: second\n"
+    assert home.tk_json("move", two)["position"] == 2
+    refused = home.tk("edit", run, "else")
+    assert refused.returncode == 2
+    assert "TK-578" in refused.stderr
+    for each in (two, one, run):
+        home.tk("stop", each)
+    said = home.tk("events", "waiting").stdout
+    assert re.search(r"message\.edited +by .*: second", said)
+    assert re.search(rf"queue\.moved +before {one} by", said)
+
+
+def test_what_waits_is_given_to_the_running_turn(home: House) -> None:
+    run = home.send("steered", "long 100000")
+    home.wait_phase(run, "working")
+    more = home.send("steered", "mind the gap")
+    done = home.tk("steer", more)
+    assert done.stdout == f"the words of run {more} were given to run {run}\n"
+    assert home.wait_ended(more)["reason"] == "superseded"
+    home.tk("stop", run)
+    home.wait_ended(run)
+
+
+def test_what_is_alike_is_allowed_always(home: House) -> None:
+    run = home.send("always", "ask")
+    home.wait_phase(run, "approval")
+    asked = f"a{run.removeprefix('r')}.1"
+    assert "--rule goes with --always" in home.tk("approve", "--rule", "x", asked).stderr
+    assert home.tk("approve", "--always", "--rule", "other", asked).returncode == 2
+    assert home.tk("approve", "--always", asked).returncode == 0
+    home.wait_ended(run)
+    assert home.wait_ended(home.send("always", "ask"))["kind"] == "completed"
+    said = home.tk("events", "always").stdout
+    assert re.search(r"session\.rule_added +allow delete\(notes/\*\) by", said)
+
+
 def test_a_person_can_interrupt(home: House) -> None:
     run = home.send("busy", "stall after 1")
     home.wait_phase(run, "working")

@@ -213,6 +213,46 @@ def test_a_question_is_listed_and_answered_once() -> None:
     run(body)
 
 
+def test_what_waits_is_edited_moved_and_given_to_the_running_turn() -> None:
+    async def body() -> None:
+        async with gateway() as place, client(place.url) as c:
+            session = (await c.create_session("demo")).id
+            running = await c.send(session, "long 100000")
+            one, two = [await c.send(session, text) for text in ("one", "two")]
+            assert (await two.edit("the second", by="me")).text == "the second"
+            assert (await two.move(before=one.id)).position == 1
+            assert (await two.move()).position == 2
+            with pytest.raises(TurnkeeperError, match="TK-578"):
+                await running.edit("something else")
+
+            while (await running.look()).phase != "working":
+                pass
+            told = await one.steer(by="me")
+            assert (told.run, told.into, told.changed) == (one.id, running.id, True)
+            assert (await one.wait()).reason == "superseded"
+            await running.stop()
+            assert "the second" in text_of(await collect(two))
+
+    run(body)
+
+
+def test_what_is_alike_is_allowed_always() -> None:
+    async def body() -> None:
+        async with gateway() as place, client(place.url) as c:
+            session = (await c.create_session("demo")).id
+            first = await c.send(session, "ask")
+            question = await asked(c, session)
+            (listed,) = [one async for one in c.approvals(state="open")]
+            assert (listed.summary, listed.rule) == ("notes/old.txt", "delete(notes/*)")
+            with pytest.raises(TurnkeeperError, match="does not fit"):
+                await c.answer(question, allow=True, always=True, rule="delete(other)")
+            await c.answer(question, allow=True, always=True)
+            await first.wait()
+            assert (await (await c.send(session, "ask")).wait()).kind is Kind.COMPLETED
+
+    run(body)
+
+
 def test_the_agents_and_the_health_are_told() -> None:
     async def body() -> None:
         async with gateway() as place, client(place.url) as c:

@@ -556,3 +556,46 @@ def test_a_limit_that_makes_no_sense_is_refused_by_name() -> None:
         HttpRequest("POST", "http://x/", {"Content-Length": "4"})
     with pytest.raises(ValueError, match="not an http or https address: file:"):
         HttpRequest("GET", "file:///etc/passwd")
+
+
+def test_as_many_streams_as_are_wanted_go_on_at_once_and_their_connections_are_used_again() -> None:
+    many = 1100
+    go_on = asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+        await go_on.wait()
+        await call.send(b"0\r\n\r\n")
+
+    async def body(client: HttpClient, server: Peer) -> None:
+        begun, beginning = 0, asyncio.Semaphore(50)  # a server accepts no more than so many at once
+
+        async def read() -> None:
+            nonlocal begun
+            await beginning.acquire()
+            async with client.stream(post(server)) as stream:
+                async for _ in stream.chunks():
+                    beginning.release()
+                    begun += 1
+                    if begun == many:
+                        go_on.set()
+
+        await asyncio.gather(*(read() for _ in range(many)))
+        assert server.connections == many
+        await asyncio.gather(*(read() for _ in range(10)))
+        assert server.connections == many
+
+    run(script, body, HttpLimits(connect_s=60, first_byte_s=60, idle_s=60, deadline_s=120))
+
+
+def test_a_request_that_is_given_up_takes_its_connection_with_it() -> None:
+    async def body(client: HttpClient, server: Peer) -> None:
+        for _ in range(3):
+            asking = asyncio.ensure_future(client.send(post(server)))
+            await server.arrived.wait()
+            server.arrived.clear()
+            asking.cancel()
+            await asyncio.wait([asking])
+        assert server.connections == 3
+
+    run(never_answer, body)

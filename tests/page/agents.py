@@ -1,4 +1,6 @@
-"""Agents that mean the page no good, and one that talks without end."""
+"""Agents that mean the page no good, one that talks without end, and one that counts."""
+
+import time
 
 from turnkeeper import SyncTurn, agent
 
@@ -32,3 +34,11 @@ def endless_line(turn: SyncTurn) -> None:
     """One line of 5 MB, and a word after it."""
     turn.say("x" * 5_000_000)
     turn.say("\n\nafter it\n")
+
+
+@agent
+def counting(turn: SyncTurn) -> None:
+    """Counts in paragraphs as far as it is told, slowly, in a process of its own."""
+    for number in range(1, int(turn.text) + 1):
+        turn.say(f"word {number}\n\n")
+        time.sleep(0.05)

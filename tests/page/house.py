@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.cli.house import SERVING, wait_said
+from tests.client.proxy import Proxy
 from tests.helpers.ports import free_port
 from tests.helpers.terminal import COMMAND, TIMEOUT_S
 from turnkeeper.gateway.page import BUILT
@@ -44,6 +50,61 @@ def browser() -> Iterator[Browser]:
             here.close()
 
 
+class Network:
+    """What is between a browser and a server, to be broken: a proxy on a thread of its own."""
+
+    def __init__(self, target: int) -> None:
+        self._proxy = Proxy(target)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return self._proxy.url
+
+    @property
+    def opened(self) -> int:
+        """How many connections have come this way."""
+        return self._proxy.opened
+
+    def __enter__(self) -> Network:
+        self._thread.start()
+        self._do(self._proxy.listen())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._do(self._proxy.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def reset(self) -> None:
+        """Every connection is torn; new ones can be made."""
+        self._call(self._proxy.reset)
+
+    def fall_silent(self) -> None:
+        """Every connection stays open, and nothing moves: the other side is gone without a word."""
+        self._call(self._proxy.stall)
+
+    def come_back(self) -> None:
+        """New connections work again; the other side knows nothing of the old ones."""
+
+        def forget() -> None:
+            self._proxy.stalled = False
+            self._proxy.reset()
+
+        self._call(forget)
+
+    def _call(self, what: Callable[[], None]) -> None:
+        async def act() -> None:
+            what()
+
+        self._do(act())
+
+    def _do(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(10)
+
+
 @dataclass
 class House:
     """A server on a port of its own, which it has again after it was ended."""
@@ -59,9 +120,26 @@ class House:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def token(self) -> str:
+        return (self.data / "token").read_text().strip()
+
+    @property
     def address(self) -> str:
         """Where the page is, with the token."""
-        return f"{self.url}/#token={(self.data / 'token').read_text().strip()}"
+        return f"{self.url}/#token={self.token}"
+
+    def ask(self, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers)
+        with urllib.request.urlopen(request, timeout=60) as told:
+            return json.loads(told.read())
+
+    def calm(self) -> None:
+        """Whatever still runs is stopped, and over."""
+        for run in self.ask("/v1/runs?state=unfinished&limit=500")["items"]:
+            self.ask(f"/v1/runs/{run['id']}/stop", {})
+        wait_while("something runs", lambda: self.ask("/v1/runs?state=unfinished")["items"])
 
     def start(self) -> None:
         log = self.data.parent / "log"
@@ -106,6 +184,12 @@ class Person:
     context: BrowserContext
     page: Page
     complaints: list[str] = field(default_factory=list)
+    through: Network | None = None
+    """What is between them and the server, if it is not the machine's own network."""
+
+    @property
+    def url(self) -> str:
+        return self.house.url if self.through is None else self.through.url
 
     def listen(self) -> Person:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -119,14 +203,14 @@ class Person:
             self.complaints.append(text)
 
     def come(self) -> Person:
-        self.page.goto(self.house.address)
+        self.page.goto(f"{self.url}/#token={self.house.token}")
         expect(self.page.locator("nav")).to_be_visible()
         return self
 
     def begin(self, agent: str, text: str = "") -> str:
         """A new session, with its first message; its id."""
         page = self.page
-        page.goto(f"{self.house.url}/#/new")
+        self.go("new")
         page.locator(f'input[name="agent"][value="{agent}"]').check()
         page.get_by_label("First message").fill(text)
         page.get_by_role("button", name="Start").click()
@@ -137,15 +221,37 @@ class Person:
         self.page.locator("#say").fill(text)
         self.page.locator("#say").press("Enter")
 
+    def go(self, where: str) -> None:
+        """To a view, by its address."""
+        self.page.goto(f"{self.url}/#/{where}")
+
     def another(self) -> Person:
         """A second tab of the same browser."""
-        return Person(self.house, self.context, self.context.new_page(), self.complaints).listen()
+        page = self.context.new_page()
+        return Person(self.house, self.context, page, self.complaints, self.through).listen()
+
+    def ask(self, path: str, body: object = None) -> Any:
+        """Over HTTP, beside the page, as a program would."""
+        return self.house.ask(path, body)
+
+    def play(self, session: str, text: str, limits: object = None, agent: str = "demo") -> str:
+        """A message to a session that is made for it; the run."""
+        self.ask("/v1/sessions", {"agent": agent, "id": session})
+        return self.send(session, text, limits=limits or {})
+
+    def send(self, session: str, text: str, **more: object) -> str:
+        """A message, beside the page; the run."""
+        sent = self.ask(f"/v1/sessions/{session}/messages", {"text": text, **more})
+        return str(sent["run_id"])
+
+    def ended(self, run: str) -> None:
+        """Until that run is over."""
+        self.ask(f"/v1/runs/{run}/wait?timeout_s=30")
 
 
-def wait_while(what: str, is_so: object) -> None:
+def wait_while(what: str, is_so: Callable[[], object]) -> None:
     """Wait until a fact no longer holds."""
     until = time.monotonic() + SOON_MS / 1000
-    assert callable(is_so)
     while is_so():
         assert time.monotonic() < until, f"still: {what}"
         time.sleep(0.02)

@@ -1,9 +1,12 @@
 """A person talks to agents: sending, streaming, stopping, answering, and what is seen of it."""
 
 import re
+from collections.abc import Iterator
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, Page, expect
 
+from tests.page.conftest import somebody
 from tests.page.house import House, Person
 
 
@@ -60,6 +63,21 @@ def test_stop_ends_a_stubborn_agent_and_what_waits_goes_on(person: Person) -> No
     expect(page.locator(".ending.out-cancelled")).to_contain_text("The text above is not whole")
     expect(page.locator(".queue")).to_have_count(0)
     expect(page.locator(".ending.good")).to_have_count(1)
+    page.locator(".ending.out-cancelled a").click()
+    for step in ("decided: cancelled, stopped", "killed", "nothing of its processes is left"):
+        expect(page.locator(".timeline .told")).to_contain_text(step)
+
+
+def test_a_message_that_is_too_long_stays_with_who_wrote_it(person: Person) -> None:
+    """More than a server takes in one piece: it is neither tried for ever nor lost."""
+    page = person.page
+    person.begin("demo", "")
+    person.say("\x01" * 600_000)  # six bytes each, on their way
+    expect(page.locator(".composer .trouble")).to_contain_text("too long for one message")
+    assert len(page.locator("#say").input_value()) == 600_000
+    person.say("hello")
+    expect(page.locator(".ending.good")).to_be_visible()
+    expect(page.locator(".composer .trouble")).to_have_count(0)
 
 
 def test_a_message_that_waits_can_be_cancelled(person: Person) -> None:
@@ -116,24 +134,93 @@ def test_the_inbox_has_the_same_card_and_answers_with_a_note(person: Person) -> 
     session = person.begin("asker", "go")
     page = person.page
     expect(page.locator(".approval.open")).to_be_visible()
-    page.goto(f"{person.house.url}/#/inbox")
+    person.go("inbox")
     expect(page.locator(".inbox .approval.open")).to_contain_text("notes/old.txt")
     page.keyboard.press("n")
     page.get_by_label("A note for the agent").fill("not that one")
     page.get_by_label("A note for the agent").press("Enter")
     expect(page.locator(".inbox .approval.open")).to_have_count(0)
-    page.goto(f"{person.house.url}/#/s/{session}")
+    person.go(f"s/{session}")
     expect(page.locator(".decision.denied")).to_contain_text("not that one")
 
 
-def test_the_palette_leads_everywhere(person: Person) -> None:
+# Whoever looks elsewhere is called --------------------------------------------------
+
+RECORD = """() => {
+    window.calls = [];
+    const Real = window.Notification;
+    window.Notification = class extends Real {
+        constructor(title, options) {
+            super(title, options);
+            window.calls.push([title, options]);
+            window.last = this;
+        }
+    };
+}"""
+
+HIDE = """hidden => {
+    Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.fixture
+def callable_person(chrome: Browser, house: House) -> Iterator[Person]:
+    """Somebody whose browser may notify them."""
+    with somebody(chrome, house, permissions=["notifications"]) as made:
+        made.page.evaluate(RECORD)
+        yield made
+    house.calm()
+
+
+def choose(page: Page, command: str) -> None:
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Command").fill(command)
+    page.keyboard.press("Enter")
+
+
+def test_who_wants_it_is_notified_of_questions_and_endings_when_looking_elsewhere(
+    callable_person: Person,
+) -> None:
+    person, page = callable_person, callable_person.page
+    choose(page, "Notify me")
+    page.wait_for_function("() => localStorage.getItem('turnkeeper.notifies') === 'yes'")
+    page.evaluate(HIDE, True)
+    person.ask("/v1/sessions", {"agent": "asker", "id": "calls", "title": "Old <b>files</b>"})
+    person.send("calls", "go")
+    page.wait_for_function("() => window.calls.length === 1")
+    title, options = page.evaluate("() => window.calls[0]")
+    assert title == "Turnkeeper: May it use delete?"
+    assert "waits for you" in options["body"]
+    expect(page).to_have_title("(1) Turnkeeper")
+    person.ended(person.play("breaks", "fail"))
+    page.wait_for_function("() => window.calls.length === 2")
+    assert "failed" in page.evaluate("() => window.calls[1][0]")
+    expect(page).to_have_title("(2) Turnkeeper")
+    page.evaluate("() => window.last.onclick()")
+    page.evaluate(HIDE, False)
+    expect(page.locator(".cause")).to_contain_text("said that the turn failed")
+
+
+def test_who_looks_is_not_notified_and_who_did_not_ask_never_is(callable_person: Person) -> None:
+    person, page = callable_person, callable_person.page
+    page.evaluate(HIDE, True)
+    person.play("unasked", "ask")
+    expect(page).to_have_title("(1) Turnkeeper")
+    page.evaluate(HIDE, False)
+    choose(page, "Notify me")
+    page.wait_for_function("() => localStorage.getItem('turnkeeper.notifies') === 'yes'")
+    person.play("looked-at", "ask")
+    expect(page).to_have_title("(2) Turnkeeper")
+    assert page.evaluate("() => window.calls") == []
+
+
+def test_what_did_not_complete_is_counted_until_it_was_seen(person: Person) -> None:
     page = person.page
-    page.keyboard.press("Control+k")
-    page.get_by_role("combobox", name="Command").fill("overview")
-    page.keyboard.press("Enter")
-    expect(page.locator(".overview, .empty")).to_be_visible()
-    assert page.url.endswith("#/overview")
-    page.keyboard.press("Control+k")
-    page.get_by_role("combobox", name="Command").fill("dark")
-    page.keyboard.press("Enter")
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    person.ended(person.play("unseen", "exit"))
+    expect(page).to_have_title("(1) Turnkeeper")
+    person.go("inbox")
+    expect(page.locator(".ended-line")).to_contain_text("process ended in the middle")
+    page.get_by_role("button", name="Mark all as seen").click()
+    expect(page.locator(".empty")).to_contain_text("Nothing waits for you")
+    expect(page).to_have_title("Turnkeeper")

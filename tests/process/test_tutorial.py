@@ -33,7 +33,7 @@ def typed(text: str) -> list[str]:
 def routes_left_out(commands: Iterable[str], paths: Iterable[tuple[str, str]]) -> list[str]:
     """Those that no `curl` asks for, by method and path."""
     asked = [
-        ("POST" if "--json" in command else "GET", found[1])
+        (_method(command), found[1])
         for command in commands
         if command.startswith("curl ") and (found := re.search(r"\$TK(/[^\s\"'?]*)", command))
     ]
@@ -45,6 +45,11 @@ def routes_left_out(commands: Iterable[str], paths: Iterable[tuple[str, str]]) -
             for how, where in asked
         )
     ]
+
+
+def _method(command: str) -> str:
+    named = re.search(r" -X ([A-Z]+) ", command)
+    return named[1] if named else "POST" if "--json" in command else "GET"
 
 
 def commands_left_out(commands: Sequence[str], names: Iterable[str]) -> list[str]:

@@ -59,7 +59,7 @@ class World:
             "send": self.send, "stop": self.stop, "answer": self.answer, "obey": self.obey,
             "say": self.say, "pass": self.let_pass, "adopt": self.adopt, "report": self.report,
             "lose": self.lose, "restart": self.restart, "crowd": self.crowd, "work": self.work,
-            "rest": self.rest,
+            "rest": self.rest, "edit": self.edit, "move": self.reorder, "hand over": self.hand_over,
         }  # fmt: skip
 
     def move(self, move: Move) -> None:
@@ -80,7 +80,22 @@ class World:
 
     def answer(self, pick: int) -> None:
         names = [*self.drive.state.approvals, "a_unknown.1"]
-        self.drive.answer(names[pick % len(names)], allow=bool(pick % 2))
+        rule = (None, None, "", "bash", "rm(*)")[pick % 5]
+        self.drive.answer(names[pick % len(names)], allow=bool(pick % 2), remember=rule)
+
+    def edit(self, pick: int) -> None:
+        runs = self.runs() or ["r_unknown"]
+        text = ("say something else", "say 1", " ")[pick % 3]
+        self.drive.ask(c.EditRun(run=runs[pick % len(runs)], text=text))
+
+    def reorder(self, pick: int) -> None:
+        runs = [message.run for message in self.drive.state.queued()] or ["r_unknown"]
+        before = [*runs, None][(pick // 7) % (len(runs) + 1)]
+        self.drive.ask(c.EditRun(run=runs[pick % len(runs)], before=before))
+
+    def hand_over(self, pick: int) -> None:
+        runs = self.runs() or ["r_unknown"]
+        self.drive.ask(c.HandOver(run=runs[pick % len(runs)]))
 
     def obey(self, pick: int) -> None:
         """The agent does the first thing that was asked of it and that it has not done yet."""
@@ -157,7 +172,7 @@ class World:
 
 NAMES = (
     "send", "send", "stop", "answer", "obey", "work", "work", "say", "say", "say", "pass",
-    "adopt", "report", "lose", "restart", "crowd", "rest",
+    "adopt", "report", "lose", "restart", "crowd", "rest", "edit", "move", "move", "hand over",
 )  # fmt: skip
 moves = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 1000)), max_size=50)
 

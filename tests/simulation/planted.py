@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnkeeper.core import commands as c
-from turnkeeper.core import effects as f
 from turnkeeper.core import (
+    answering,
     ending,
     explain,
     fold,
@@ -28,7 +27,10 @@ from turnkeeper.core import (
     state,
     step,
     submit,
+    waiting,
 )
+from turnkeeper.core import commands as c
+from turnkeeper.core import effects as f
 from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
 from turnkeeper.core.ending import Condition, Ending
@@ -258,8 +260,8 @@ def the_queue_is_lost_at_a_restart(patch: Patch) -> None:
     real = Machine.resume
 
     def resume(self: Machine, now: limits.Moment) -> Step:
-        for waiting in self.state.queue.values():
-            waiting.clear()
+        for queue in self.state.queue.values():
+            queue.clear()
         return real(self, now)
 
     patch.setattr(Machine, "resume", resume)
@@ -394,20 +396,20 @@ def an_approval_is_left_open_after_a_cancel(patch: Patch) -> None:
 
 @planted("P6")
 def a_late_allow_is_passed_on_to_the_agent(patch: Patch) -> None:
-    real = Machine._answer
+    real = answering.answer
 
-    def answer(self: Machine, at: Step, command: c.AnswerApproval) -> c.Reply:
-        approval, active = self.state.approvals.get(command.approval), self.state.active
+    def answer(at: Step, command: c.AnswerApproval) -> c.Done:
+        approval, active = at.state.approvals.get(command.approval), at.state.active
         here = approval is not None and active is not None and approval.run == active.id
         if here and approval is not None and active is not None and approval.decision is not None:
             intent = f.Answer(active.id, approval.ref, command.allow, command.note)
             at.process.frames += 1
             active.intents[at.process.frames] = intent
             at.do(f.Write(at.process.name, at.process.frames, intent))
-            return c.Done(self.state.seq)
-        return real(self, at, command)
+            return c.Done(at.state.seq)
+        return real(at, command)
 
-    patch.setattr(Machine, "_answer", answer)
+    patch.setattr(answering, "answer", answer)
 
 
 # P7: a turn survives the gateway -------------------------------------------------------------
@@ -668,9 +670,67 @@ def the_newest_message_runs_first(patch: Patch) -> None:
 def background_work_goes_before_people(patch: Patch) -> None:
     def queued(self: state.Session) -> list[state.Message]:
         everything = [m for p in state.PRIORITIES for m in self.queue[p]]
-        return sorted(everything, key=lambda m: m.seq)
+        return sorted(everything, key=lambda m: m.place)
 
     patch.setattr(state.Session, "queued", queued)
+
+
+# What somebody does to what waits -------------------------------------------------------------
+
+
+@planted("P4")
+def what_runs_already_is_edited(patch: Patch) -> None:
+    real = waiting._waiting
+
+    def careless(of: state.Session, name: str) -> state.Message:
+        run = of.active
+        return run.message if run is not None and run.id == name else real(of, name)
+
+    def edited(of: state.Session, event: e.Event, data: e.MessageEdited) -> None:
+        careless(of, event.run or "").text = data.text
+
+    patch.setattr(waiting, "_waiting", careless)
+    _set(patch, fold._APPLY, e.MessageEdited, edited)
+
+
+@planted("P4")
+def the_words_that_were_first_sent_are_told_to_the_agent(patch: Patch) -> None:
+    def deaf(of: state.Session, event: e.Event, data: e.MessageEdited) -> None:
+        """The log says it, and nobody listens."""
+
+    _set(patch, fold._APPLY, e.MessageEdited, deaf)
+
+
+@planted("P11")
+def what_is_moved_goes_behind_the_run_that_was_named(patch: Patch) -> None:
+    real = fold._APPLY[e.QueueMoved]
+
+    def behind(of: state.Session, event: e.Event, data: e.QueueMoved) -> None:
+        message = of.find_queued(event.run or "")
+        assert message is not None
+        queue = [m.run for m in of.queue[message.priority] if m.run != message.run]
+        at = queue.index(data.before) + 1 if data.before is not None else len(queue)
+        before = queue[at] if at < len(queue) else None
+        real(of, event, msgspec.structs.replace(data, before=before))
+
+    _set(patch, fold._APPLY, e.QueueMoved, behind)
+
+
+@planted("P4")
+def what_is_given_to_the_running_turn_waits_as_well(patch: Patch) -> None:
+    patch.setattr(waiting, "end_queued", _nothing)
+
+
+@planted("P4")
+def what_was_given_to_a_turn_that_did_not_take_it_is_lost(patch: Patch) -> None:
+    real = ending._requeue
+
+    def forgetful(at: Step, of: Run, message: state.Message, cause: e.Cause) -> None:
+        if cause == "not_taken" and message.run in at.state.handed:
+            return
+        real(at, of, message, cause)
+
+    patch.setattr(ending, "_requeue", forgetful)
 
 
 # P12: the cause is named ---------------------------------------------------------------------

@@ -85,24 +85,31 @@ def test_several_gather_for_a_moment_and_one_alone_does_not_wait() -> None:
     assert play(test, gather_s=0.5).groups == [[0], [1], [2, 3], [4, 5]]
 
 
-def test_what_is_urgent_does_not_wait_and_takes_the_others_along() -> None:
+def test_what_is_urgent_does_not_wait_for_others_nor_with_them() -> None:
     async def test(lane: Lane[Any], echo: Echo) -> None:
         echo.may.set()
         await asyncio.gather(lane.put(1), lane.put(2))
         waits = lane.put(3)
         await asyncio.sleep(0)
         assert await lane.put(4, urgent=True) == 4
+        assert await lane.put(5, urgent=True) == 5
+        assert not waits.done()
+        lane.hurry()
         assert await waits == 3
-        meanwhile = asyncio.gather(lane.put(5), lane.put(6), lane.put(7, urgent=True))
+
+    assert play(test, gather_s=1000).groups == [[1, 2], [4], [5], [3]]
+
+
+def test_what_is_urgent_takes_those_along_whose_time_has_come() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        works = asyncio.gather(lane.put(1), lane.put(2))
         await asyncio.sleep(0)
-        assert list(await asyncio.gather(lane.put(8), lane.put(9, urgent=True))) == [8, 9]
-        assert list(await meanwhile) == [5, 6, 7]
+        later = asyncio.gather(lane.put(3), lane.put(4, urgent=True))
+        echo.may.set()
+        await works
+        await later
 
-    async def bounded(lane: Lane[Any], echo: Echo) -> None:
-        await asyncio.wait_for(test(lane, echo), 30)
-
-    groups = play(bounded, gather_s=1000).groups
-    assert sorted(work for group in groups for work in group) == list(range(1, 10))
+    assert play(test, gather_s=1e-9).groups == [[1, 2], [4, 3]]
 
 
 def test_what_waits_for_more_to_come_can_be_hurried() -> None:

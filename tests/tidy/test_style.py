@@ -37,6 +37,7 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/gateway/ws.py::Socket._answered": "a mistake of ours is answered as one",
     "src/turnkeeper/gateway/ws.py::Socket._subscribe": "closes the reader and raises again",
     "src/turnkeeper/gateway/feed.py::Feed._tell": "a subscription's end is told to its peer",
+    "src/turnkeeper/gateway/news.py::News._told": "whoever watches is told to list all again",
     "src/turnkeeper/worker/load.py::_import_file": USER_CODE,
     "src/turnkeeper/worker/load.py::_import_module": USER_CODE,
     "src/turnkeeper/worker/serve.py::Worker._async_word": USER_CODE,

@@ -3,17 +3,23 @@
 // Decides who is asked what and how often. It must not know how anything looks. Invariant: whatever is
 // shown changes by a signal; a screen is drawn at most once a frame, however fast events come.
 
-import { batch, effect, signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
 import { Api, Unreachable } from "../data/http";
 import { Link, Refusal, type LinkState } from "../data/link";
 import { Outbox } from "../data/outbox";
 import { line } from "../data/safe";
 import { Session } from "../data/session";
 import { TokenKeeper } from "../data/token";
-import type { AcceptedOut, AgentOut, ApprovalOut, RunOut } from "../data/wire";
+import type { AcceptedOut, AgentOut, ApprovalOut, EditRun, RunOut, SessionOut, Sessions } from "../data/wire";
 
 const SESSIONS_KEPT = 8;
+/** How often everything is looked at anew: where the server tells what changes, and where not. */
+const LOOK_TOLD_MS = 30_000;
 const LOOK_MS = 2000;
+/** Changes that come together are looked at together. */
+const TOGETHER_MS = 150;
+/** A page that nobody sees looks less often; but it looks: it may have to call somebody. */
+const HIDDEN_LOOKS = 2;
 const OUTBOX = "turnkeeper.outbox";
 
 export const tokens = new TokenKeeper(sessionStorage);
@@ -28,6 +34,8 @@ export const unfinished = signal<Map<string, RunOut>>(new Map());
 export const lookedAt = signal(0);
 export const questions = signal<ApprovalOut[]>([]);
 export const endings = signal<RunOut[]>([]);
+/** Sessions that have changed since they were listed, as they are now. */
+export const changed = signal<SessionOut[]>([]);
 export const agents = signal<AgentOut[]>([]);
 export const needsToken = signal(false);
 /** Counts up when something has changed that lists show. */
@@ -80,29 +88,38 @@ export interface Opened {
   session: Session;
   /** Changes at most once a frame. */
   rev: ReturnType<typeof signal<number>>;
+  /** Views that show it. */
+  holders: number;
   leave: (() => void) | null;
 }
 
 const opened = new Map<string, Opened>();
 
-/** A session with its events, watched as long as somebody looks at it. */
+/** A session with what is known of it. */
 export function open(id: string): Opened {
   const known = opened.get(id);
   const one = known ?? make(id);
   opened.delete(id);
   opened.set(id, one);
-  one.leave ??= link.watch(id, one.session);
   return one;
 }
 
-export function leave(id: string): void {
-  const one = opened.get(id);
-  one?.leave?.();
-  if (one !== undefined) one.leave = null;
-  for (const [other, { leave: watched }] of opened) {
-    if (opened.size <= SESSIONS_KEPT) break;
-    if (watched === null) opened.delete(other);
-  }
+/** It is watched until this view and every other one that shows it has let go of it: the next view
+ * comes before the last one goes. */
+export function hold(id: string): () => void {
+  const one = open(id);
+  one.holders += 1;
+  one.leave ??= link.watch(id, one.session);
+  return () => {
+    one.holders -= 1;
+    if (one.holders > 0) return;
+    one.leave?.();
+    one.leave = null;
+    for (const [other, { holders }] of opened) {
+      if (opened.size <= SESSIONS_KEPT) break;
+      if (holders === 0) opened.delete(other);
+    }
+  };
 }
 
 function make(id: string): Opened {
@@ -121,7 +138,7 @@ function make(id: string): Opened {
       rev.value = session.rev;
     });
   });
-  return { session, rev, leave: null };
+  return { session, rev, holders: 0, leave: null };
 }
 
 declare global {
@@ -154,7 +171,50 @@ export function learnTitles(sessions: { id: string; title: string }[]): void {
   if (fresh.length) titles.value = new Map([...known, ...fresh.map((one) => [one.id, one.title] as const)].slice(-2000));
 }
 
+/** When each run was seen as it is in `unfinished`, where that was not when all were looked at. */
+const seen = new Map<string, number>();
+
+export function seenAt(run: string): number {
+  return seen.get(run) ?? lookedAt.value;
+}
+
+/** The server tells what changes: nothing has to be asked for again and again. */
+let isTold = false;
+
+/** The server says which sessions have changed: only what that does not tell is asked for. */
+export function hear(told: Sessions): void {
+  isTold = true;
+  if (told.everything) return lookSoon();
+  let news = false;
+  const runs = new Map(unfinished.value);
+  for (const one of told.items) {
+    const run = told.runs.find((other) => other.id === one.running);
+    const before = [...runs.values()].find((other) => other.session === one.id && other.state === "running");
+    if (before !== undefined && before.id !== one.running) runs.delete(before.id);
+    if (run !== undefined) {
+      runs.set(run.id, run);
+      seen.set(run.id, Date.now() / 1000);
+    }
+    news ||= before?.id !== run?.id || before?.phase !== run?.phase || before === undefined || run?.phase === "approval";
+  }
+  batch(() => {
+    unfinished.value = runs;
+    changed.value = told.items;
+  });
+  if (news) lookSoon();
+}
+
+let soon: ReturnType<typeof setTimeout> | null = null;
+
+function lookSoon(): void {
+  soon ??= setTimeout(() => {
+    soon = null;
+    void look();
+  }, TOGETHER_MS);
+}
+
 let looking = false;
+let looks = 0;
 
 /** What runs and what waits for a person, over all sessions. */
 export async function look(): Promise<void> {
@@ -171,6 +231,7 @@ export async function look(): Promise<void> {
       questions.value = open_.items;
       endings.value = ended.items;
       lookedAt.value = Date.now() / 1000;
+      seen.clear();
       beat.value += 1;
     });
   } catch (why) {
@@ -185,18 +246,37 @@ export async function stop(run: string): Promise<void> {
   void look();
 }
 
-export async function answer(approval: string, decision: "allow" | "deny", note = ""): Promise<void> {
+/** Other words for what waits, or another place. What comes of it, the session's events tell. */
+export async function change(run: string, what: EditRun): Promise<void> {
+  await api.edit(run, { ...what, by: "the page" });
+}
+
+export async function steer(run: string): Promise<void> {
+  await api.steer(run);
+}
+
+/** `rule`: what is alike is allowed from now on, too. */
+export async function answer(approval: string, decision: "allow" | "deny", note = "", rule: string | null = null): Promise<void> {
   try {
-    await api.answer(approval, { decision, note, by: "the page" });
-  } finally {
-    questions.value = questions.value.filter((one) => one.id !== approval);
-    void look();
+    await api.answer(approval, { decision, note, by: "the page", ...(rule === null ? {} : { always: true, rule }) });
+    settled(approval);
+  } catch (why) {
+    if (why instanceof Refusal && why.problem.code === SETTLED) settled(approval);
+    throw why;
   }
+}
+
+const SETTLED = "TK-507";
+
+function settled(approval: string): void {
+  questions.value = questions.value.filter((one) => one.id !== approval);
+  void look();
 }
 
 export async function begin(): Promise<void> {
   link.onChange(() => {
     linkState.value = link.state;
+    if (link.state !== "open") isTold = false;
     if (link.state === "refused") needsToken.value = true;
     if (link.state === "open") {
       needsToken.value = false;
@@ -207,16 +287,15 @@ export async function begin(): Promise<void> {
   });
   outbox.onChange(() => (letters.value += 1));
   setInterval(() => (now.value = Date.now() / 1000), 1000);
+  link.onSessions = hear;
   setInterval(() => {
-    if (!document.hidden && link.state === "open") void look();
+    looks += 1;
+    const isDue = !isTold || Date.now() / 1000 - lookedAt.value > LOOK_TOLD_MS / 1000;
+    if (link.state === "open" && isDue && (!document.hidden || looks % HIDDEN_LOOKS === 0)) void look();
   }, LOOK_MS);
-  for (const event of ["online", "focus"]) addEventListener(event, () => link.hurry());
+  for (const event of ["online", "offline", "focus"]) addEventListener(event, () => link.hurry());
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) link.hurry();
-  });
-  effect(() => {
-    const waiting = questions.value.length;
-    document.title = waiting ? `(${waiting}) Turnkeeper` : "Turnkeeper";
   });
   await tokens.find(location, (rest) => history.replaceState(null, "", rest));
   link.connect();

@@ -48,6 +48,8 @@ export function followAddress(): void {
   look();
 }
 
+/** Not by a link: whoever uses a keyboard or a screen reader is taken along. */
 export function go(where: string): void {
   location.hash = where.slice(1);
+  requestAnimationFrame(() => document.querySelector<HTMLElement>("main")?.focus());
 }

@@ -4,7 +4,12 @@
 // kept, and everything works where nothing can be kept.
 
 import { effect, signal } from "@preact/signals";
-import { endings, questions } from "./keeper";
+import { line } from "../data/safe";
+import type { ApprovalOut, RunOut } from "../data/wire";
+import { endings, questions, titleOf } from "./keeper";
+import { go, to } from "./route";
+
+const CALLS_AT_ONCE = 3;
 
 export type Theme = "system" | "light" | "dark";
 
@@ -49,19 +54,40 @@ export async function askToNotify(): Promise<void> {
   keep("notifies", notifies.value ? "yes" : "no");
 }
 
+interface Call { tag: string; title: string; body: string; where: string }
+
+function asked(one: ApprovalOut): Call {
+  return { tag: one.id, title: `May it use ${line(one.tool, 60)}?`, body: `${titleOf(one.session)} waits for you`, where: to.session(one.session) };
+}
+
+function ended(run: RunOut): Call {
+  return { tag: run.id, title: `${titleOf(run.session)}: ${run.outcome?.kind.replace("_", " ")}`, body: line(run.text, 100), where: to.run(run.session, run.id) };
+}
+
+function call({ tag, title, body, where }: Call): void {
+  const shown = new Notification(`Turnkeeper: ${title}`, { body, tag });
+  shown.onclick = () => {
+    window.focus();
+    go(where);
+    shown.close();
+  };
+}
+
 export function beginSettings(): void {
   effect(() => {
     const root = document.documentElement;
     if (theme.value === "system") delete root.dataset.theme;
     else root.dataset.theme = theme.value;
   });
+  effect(() => {
+    const waiting = questions.value.length + unseen().length;
+    document.title = waiting ? `(${waiting}) Turnkeeper` : "Turnkeeper";
+  });
   let known = new Set<string>();
   effect(() => {
-    const open = questions.value;
-    const fresh = open.filter((one) => !known.has(one.id));
-    known = new Set(open.map((one) => one.id));
-    if (notifies.value && document.hidden) {
-      for (const one of fresh) new Notification(`Turnkeeper: ${one.tool}?`, { body: `Session ${one.session} waits for you`, tag: one.id });
-    }
+    const waiting = [...questions.value.map(asked), ...unseen().map(ended)];
+    const fresh = waiting.filter((one) => !known.has(one.tag));
+    known = new Set(waiting.map((one) => one.tag));
+    if (notifies.value && document.hidden) for (const one of fresh.slice(0, CALLS_AT_ONCE)) call(one);
   });
 }

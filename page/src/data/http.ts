@@ -5,7 +5,7 @@
 
 import { Refusal } from "./link";
 import type {
-  AgentsOut, ApprovalOut, ApprovalsOut, Decision, Diagnosis, KnownAgentsOut, NewSession, Problem, RunOut, RunsOut,
+  AgentsOut, ApprovalOut, ApprovalsOut, Decision, Diagnosis, EditRun, HandedOut, KnownAgentsOut, NewSession, Problem, RunOut, RunsOut,
   SessionOut, SessionsOut, StopOut,
 } from "./wire";
 
@@ -34,6 +34,12 @@ export class Api {
   stop(run: string): Promise<StopOut> {
     return this.post(`/v1/runs/${encodeURIComponent(run)}/stop`, { by: "the page" });
   }
+  edit(run: string, change: EditRun): Promise<RunOut> {
+    return this.post(`/v1/runs/${encodeURIComponent(run)}`, change, {}, "PATCH");
+  }
+  steer(run: string): Promise<HandedOut> {
+    return this.post(`/v1/runs/${encodeURIComponent(run)}/steer`, { by: "the page" });
+  }
   answer(approval: string, decision: Decision): Promise<ApprovalOut> {
     return this.post(`/v1/approvals/${encodeURIComponent(approval)}`, decision);
   }
@@ -44,8 +50,8 @@ export class Api {
     return (await this.fetch("GET", said.length ? `${path}?${search}` : path)).json() as Promise<T>;
   }
 
-  private async post<T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> {
-    const told = await this.fetch("POST", path, JSON.stringify(body), { "Content-Type": "application/json", ...headers });
+  private async post<T>(path: string, body: unknown, headers: Record<string, string> = {}, method = "POST"): Promise<T> {
+    const told = await this.fetch(method, path, JSON.stringify(body), { "Content-Type": "application/json", ...headers });
     return told.json() as Promise<T>;
   }
 

@@ -4,7 +4,7 @@
 // mean. Invariant: a watcher is given every event after its cursor once and in order; whatever was
 // asked is answered, refused or lost, and never forgotten.
 
-import type { Event, Incoming, Outgoing, Problem } from "./wire";
+import type { Event, Incoming, Outgoing, Problem, Sessions } from "./wire";
 
 export interface SocketLike {
   onopen: ((event: never) => void) | null;
@@ -50,7 +50,12 @@ export interface LinkOptions {
 const FIRST_MS = 250;
 const MOST_MS = 10_000;
 const OPEN_MS = 10_000;
-const PING_MS = 20_000;
+const WATCHED = "sessions";
+/** So long may nothing be heard before the peer is asked, and so long may it then take. */
+const PING_MS = 10_000;
+const PONG_MS = 6_000;
+/** The same when somebody looks, or the network has changed: who is dropped in vain loses nothing. */
+const HURRIED_MS = 3_000;
 
 interface Asked {
   resolve(answer: unknown): void;
@@ -64,6 +69,8 @@ export class Link {
   state: LinkState = "connecting";
   /** When it tries again, by the clock; for people to see. */
   retryAt = 0;
+  /** Told which sessions change; and, when that begins anew, that anything may have. */
+  onSessions: ((told: Sessions) => void) | null = null;
   private socket: SocketLike | null = null;
   private watchers = new Map<string, Watcher>();
   private asked = new Map<string, Asked>();
@@ -95,7 +102,7 @@ export class Link {
   /** Somebody looks, or the network is back: do not wait any longer. */
   hurry(): void {
     if (this.state === "waiting" || this.state === "refused") this.connect();
-    else if (this.state === "open") this.ping();
+    else if (this.state === "open") this.ping(HURRIED_MS);
   }
 
   close(): void {
@@ -133,6 +140,7 @@ export class Link {
     this.heard = this.options.clock.now();
     this.turn("open");
     for (const session of this.watchers.keys()) this.subscribe(session);
+    if (this.onSessions !== null) this.say({ type: "watch_sessions", id: WATCHED });
     this.keepAlive(socket);
   }
 
@@ -150,6 +158,8 @@ export class Link {
     switch (told.type) {
       case "events":
         return this.give(told.session, told.events);
+      case "sessions":
+        return this.onSessions?.({ ...told, everything: told.everything || told.id === WATCHED });
       case "reply":
         return this.settle(told.id, (asked) => asked.resolve(told.answer));
       case "error":
@@ -190,13 +200,13 @@ export class Link {
     this.socket?.send(JSON.stringify(what));
   }
 
-  private ping(): void {
+  private ping(within = PONG_MS): void {
     const socket = this.socket;
     if (socket === null) return;
     const before = this.heard;
     this.say({ type: "ping" });
     this.cancelTimer();
-    this.cancelTimer = this.options.clock.later(PING_MS, () => {
+    this.cancelTimer = this.options.clock.later(within, () => {
       if (this.heard === before) this.drop(socket);
       else this.keepAlive(socket);
     });

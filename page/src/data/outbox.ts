@@ -27,6 +27,13 @@ export interface Shelf {
 }
 
 export const MOST = 100;
+/** Less than what a server takes in one piece (4 MiB): for more it would close the connection. */
+export const LETTER_BYTES = 3_500_000;
+
+/** Whether a message can be sent at all. */
+export function fits(message: NewMessage): boolean {
+  return new TextEncoder().encode(JSON.stringify(message)).length <= LETTER_BYTES;
+}
 
 export class Outbox {
   letters: Letter[] = [];
@@ -47,7 +54,7 @@ export class Outbox {
 
   /** Take a message; false if there is no room for it, and then it is still the caller's. */
   put(session: string, message: NewMessage, at: number): boolean {
-    if (this.letters.length >= MOST) return false;
+    if (this.letters.length >= MOST || !fits(message)) return false;
     this.letters.push({ key: this.newKey(), session, message, at, state: "waiting" });
     this.changed();
     this.flush();
@@ -108,7 +115,11 @@ export class Outbox {
   }
 
   private changed(): void {
-    this.shelf.write(JSON.stringify(this.letters));
+    try {
+      this.shelf.write(JSON.stringify(this.letters));
+    } catch {
+      // More than the browser keeps: it is here as long as this page is, and in sight.
+    }
     for (const listener of [...this.listeners]) listener();
   }
 }

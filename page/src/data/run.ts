@@ -52,7 +52,7 @@ export class RunStory {
   constructor(
     readonly id: string,
     readonly message: string,
-    readonly text: string,
+    public text: string,
     readonly priority: string,
     readonly acceptedAt: number,
     readonly parent: { session: string; run: string } | null,

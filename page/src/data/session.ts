@@ -6,7 +6,7 @@
 
 import { Blocks, type Block } from "./blocks";
 import { RunStory } from "./run";
-import type { ApprovalSettled, Event, Outcome, Problem } from "./wire";
+import type { ApprovalSettled, Event, MessageAccepted, Outcome, Parent, Problem, RunRequeued } from "./wire";
 
 interface Base { id: number; run: string | null; at: number; rev: number }
 export interface MessageRow extends Base {
@@ -27,6 +27,10 @@ export interface NoticeRow extends Base { kind: "notice"; tone: "plain" | "warn"
 export type Row =
   | MessageRow | TextRow | ThinkingRow | ToolRow | ApprovalRow | EndingRow | NoticeRow;
 
+interface Waiting { text: string; priority: Priority; parent: Parent | null; place: number }
+type Priority = NonNullable<MessageAccepted["priority"]>;
+const CLASSES: Priority[] = ["person", "agent", "background"];
+
 type Fresh<R> = R extends Row ? Omit<R, "id" | "rev"> : never;
 
 export const ROWS_MAX = 20_000;
@@ -45,7 +49,7 @@ export class Session {
   /** Rows that were left out at the beginning, so that the page stays small. */
   dropped = 0;
   runs = new Map<string, RunStory>();
-  /** Runs that wait, in the order in which they came. */
+  /** Runs that wait, in the order in which they will run. */
   queue: string[] = [];
   approvals = new Map<string, ApprovalRow>();
   /** The last events, as they came. */
@@ -56,6 +60,8 @@ export class Session {
   private flow: { run: string; blocks: Blocks; rows: Map<Block, TextRow> } | null = null;
   private tools = new Map<string, ToolRow>();
   private said = new Set<string>();
+  /** What is known of each message: its words, its class, and its place in the queue. */
+  private messages = new Map<string, Waiting>();
   private listeners = new Set<() => void>();
 
   constructor(readonly id: string) {}
@@ -112,8 +118,8 @@ export class Session {
 
   private fold(event: Event): void {
     const run = event.run;
-    if (event.kind === "message.accepted") return this.accepted(event.data, event.at);
-    if (event.kind === "run.requeued") this.requeued(event.run ?? "", event.data.previous, event.at);
+    if (event.kind === "message.accepted") return this.accepted(event.data, event.at, event.seq);
+    if (event.kind === "run.requeued") this.requeued(event.run ?? "", event.data, event.at);
     if (run !== null) this.runs.get(run)?.take(event);
     switch (event.kind) {
       case "session.created":
@@ -125,6 +131,14 @@ export class Session {
         this.unqueue(run);
         this.current = run ?? "";
         return this.say(run, event.at);
+      case "message.edited":
+        return this.edited(run ?? "", event.data.message, event.data.text);
+      case "queue.moved":
+        return this.moved(run ?? "", event.data.before ?? null);
+      case "message.handed_over":
+        this.said.add(event.data.previous);
+        this.add({ kind: "message", run, at: event.at, text: event.data.text, sender: "", priority: "person", steered: true });
+        return;
       case "output.text":
         return this.text(run ?? "", event.data.text, event.at);
       case "output.thinking":
@@ -143,24 +157,61 @@ export class Session {
     }
   }
 
-  private accepted(data: Extract<Event, { kind: "message.accepted" }>["data"], at: number): void {
+  private accepted(data: MessageAccepted, at: number, place: number): void {
     const { priority = "person", sender = "", steered = false, parent = null } = data;
+    this.messages.set(data.message, { text: data.text, priority, parent, place });
     if (steered) {
       this.add({ kind: "message", run: data.run, at, text: data.text, sender, priority, steered });
       return;
     }
     this.runs.set(data.run, new RunStory(data.run, data.message, data.text, priority, at, parent));
-    this.queue.push(data.run);
+    this.wait(data.run);
   }
 
-  private requeued(run: string, previous: string, at: number): void {
+  /** A message is back: of a run that gave it back, or one that steered and was not taken. */
+  private requeued(run: string, { message, previous, cause }: RunRequeued, at: number): void {
+    const known = this.messages.get(message);
+    if (known === undefined) return;
     const before = this.runs.get(previous);
-    if (before === undefined) return;
-    before.next = run;
-    const { message, text, priority, parent } = before;
-    this.runs.set(run, new RunStory(run, message, text, priority, at, parent));
+    if (before !== undefined && cause !== "not_taken") before.next = run;
+    this.runs.set(run, new RunStory(run, message, known.text, known.priority, at, known.parent));
     this.said.add(run);
-    this.queue.unshift(run);
+    this.wait(run);
+  }
+
+  private edited(run: string, message: string, text: string): void {
+    const known = this.messages.get(message);
+    const story = this.runs.get(run);
+    if (known !== undefined) known.text = text;
+    if (story !== undefined) story.text = text;
+  }
+
+  /** The places of a class stay, and those who wait there stand at them in the new order. */
+  private moved(run: string, before: string | null): void {
+    const priority = this.placeOf(run)?.priority;
+    const alike = this.queue.filter((id) => this.placeOf(id)?.priority === priority);
+    const places = alike.map((id) => this.placeOf(id)?.place ?? 0);
+    alike.splice(alike.indexOf(run), 1);
+    alike.splice(before === null ? alike.length : alike.indexOf(before), 0, run);
+    alike.forEach((id, at) => Object.assign(this.placeOf(id) ?? {}, { place: places[at] }));
+    this.sort();
+  }
+
+  private wait(run: string): void {
+    this.queue.push(run);
+    this.sort();
+  }
+
+  private sort(): void {
+    const key = (run: string) => {
+      const { priority, place } = this.placeOf(run) ?? { priority: "person" as const, place: 0 };
+      return CLASSES.indexOf(priority) * 1e12 + place;
+    };
+    this.queue.sort((a, b) => key(a) - key(b));
+  }
+
+  private placeOf(run: string): Waiting | undefined {
+    return this.messages.get(this.runs.get(run)?.message ?? "");
   }
 
   private unqueue(run: string | null): void {
@@ -279,6 +330,8 @@ function noticeOf(event: Event): Pick<NoticeRow, "tone" | "text" | "more"> | nul
       return { tone: "warn", text: "It did not go when it was asked: it is killed", more: "" };
     case "run.requeued":
       return { tone: "plain", text: "The message is back in the queue", more: event.data.cause };
+    case "session.rule_added":
+      return { tone: "plain", text: `From now on ${event.data.rule} is allowed here`, more: event.data.by ?? "" };
     case "session.context_lost":
       return { tone: "warn", text: "The agent began a fresh conversation: it does not know what was said before", more: "" };
     case "child.started":

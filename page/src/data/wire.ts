@@ -45,10 +45,23 @@ export interface NewMessage {
   sender?: string;
 }
 
+export interface EditRun {
+  text?: string | null;
+  content?: TextPart[] | null;
+  before?: string | null;
+  by?: string;
+}
+
+export interface Steer {
+  by?: string;
+}
+
 export interface Decision {
   decision: "allow" | "deny";
   note?: string;
   by?: string;
+  always?: boolean;
+  rule?: string | null;
 }
 
 export interface Stop {
@@ -65,6 +78,16 @@ export interface Subscribe {
 export interface Unsubscribe {
   type: "unsubscribe";
   session: string;
+  id?: string | null;
+}
+
+export interface WatchSessions {
+  type: "watch_sessions";
+  id?: string | null;
+}
+
+export interface UnwatchSessions {
+  type: "unwatch_sessions";
   id?: string | null;
 }
 
@@ -90,6 +113,8 @@ export interface Answer {
   decision: "allow" | "deny";
   note?: string;
   by?: string;
+  always?: boolean;
+  rule?: string | null;
 }
 
 export interface Ping {
@@ -192,6 +217,13 @@ export interface StopOut {
   changed: boolean;
 }
 
+export interface HandedOut {
+  run: string;
+  message: string;
+  into: string;
+  changed: boolean;
+}
+
 export interface ApprovalOut {
   id: string;
   session: string;
@@ -205,6 +237,8 @@ export interface ApprovalOut {
   settled_at: number | null;
   by: string;
   note: string;
+  summary: string;
+  rule: string;
 }
 
 export interface AgentOut {
@@ -315,6 +349,14 @@ export interface Unsubscribed {
   id: string | null;
 }
 
+export interface Sessions {
+  type: "sessions";
+  items: SessionOut[];
+  runs: RunOut[];
+  everything: boolean;
+  id: string | null;
+}
+
 export interface Reply {
   type: "reply";
   id: string;
@@ -360,6 +402,25 @@ export interface MessageAccepted {
   position?: number;
   steered?: boolean;
   labels?: Record<string, string>;
+}
+
+export interface MessageEdited {
+  message: string;
+  text: string;
+  by?: string;
+}
+
+export interface QueueMoved {
+  message: string;
+  before?: string | null;
+  by?: string;
+}
+
+export interface MessageHandedOver {
+  message: string;
+  previous: string;
+  text: string;
+  by?: string;
 }
 
 export interface MessageDelivered {
@@ -493,6 +554,12 @@ export interface ContextLostFact {
   conversation: string;
 }
 
+export interface RuleAdded {
+  rule: string;
+  approval?: string;
+  by?: string;
+}
+
 export interface ChildStarted {
   child: string;
   session: string;
@@ -508,6 +575,9 @@ export interface ChildEnded {
 export interface Facts {
   'session.created': SessionCreated;
   'message.accepted': MessageAccepted;
+  'message.edited': MessageEdited;
+  'queue.moved': QueueMoved;
+  'message.handed_over': MessageHandedOver;
   'message.delivered': MessageDelivered;
   'message.steered': MessageSteered;
   'run.requeued': RunRequeued;
@@ -531,6 +601,7 @@ export interface Facts {
   'late': Late;
   'session.conversation': ConversationFact;
   'session.context_lost': ContextLostFact;
+  'session.rule_added': RuleAdded;
   'child.started': ChildStarted;
   'child.ended': ChildEnded;
 }
@@ -547,5 +618,5 @@ export type Event = {
 
 export interface Events { type: "events"; session: string; events: Event[] }
 
-export type Incoming = Subscribe | Unsubscribe | SendMessage | StopRun | Answer | Ping;
-export type Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye;
+export type Incoming = Subscribe | Unsubscribe | WatchSessions | UnwatchSessions | SendMessage | StopRun | Answer | Ping;
+export type Outgoing = Events | Subscribed | Unsubscribed | Sessions | Reply | Refused | Pong | Goodbye;

@@ -7,8 +7,10 @@ import { useEffect, useState } from "preact/hooks";
 import { agents, api, outbox } from "../app/keeper";
 import { go, to } from "../app/route";
 import { Refusal } from "../data/link";
+import { fits } from "../data/outbox";
 import { line } from "../data/safe";
 import { Chip } from "./parts";
+import { TOO_LONG } from "./words";
 import type { AgentOut, KnownAgentOut, Problem } from "../data/wire";
 
 type Priority = "person" | "agent" | "background";
@@ -24,6 +26,7 @@ export function Fresh() {
   const known = agents.value;
   useEffect(() => { if (agent === "" && known[0] !== undefined) setAgent((known.find((one) => one.name === "demo") ?? known[0]).name); }, [known]);
   const start = async () => {
+    if (!fits({ text, priority })) return setTrouble(TOO_LONG);
     try {
       const made = await api.create({ agent, title: title || line(text, 60), cwd }, key);
       if (text.trim() !== "") outbox.put(made.id, { text, priority }, Date.now() / 1000);

@@ -23,9 +23,9 @@ export function Inbox() {
       <h1>Inbox</h1>
       {asked.map((one) => (
         <div key={one.id} class="asked">
-          <p class="dim"><a href={to.session(one.session)}>{titleOf(one.session)}</a>, <Ago at={one.requested_at} /></p>
+          <p class="dim"><a href={to.session(one.session)}>{titleOf(one.session)}</a>, <Ago at={one.requested_at} />{one.summary ? `: ${line(one.summary, 100)}` : ""}</p>
           <ApprovalCard keys={one === asked[0]} question={{
-            id: one.id, tool: one.tool, input: one.input, inputIsCut: one.input_is_cut, what: one.tool === "plan" ? "plan" : "tool", expiresAt: one.expires_at, settled: null,
+            id: one.id, tool: one.tool, input: one.input, inputIsCut: one.input_is_cut, what: one.tool === "plan" ? "plan" : "tool", summary: one.summary, expiresAt: one.expires_at, settled: null,
           }} />
         </div>
       ))}

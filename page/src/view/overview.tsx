@@ -43,7 +43,7 @@ export function Overview() {
         <Number name="queued" value={String(active.filter((one) => one.state === "queued").length)} />
         <Number name="first output, median" value={upTo(quantile(metrics, "turnkeeper_first_output_seconds", 0.5))} />
         <Number name="first output, 95 %" value={upTo(quantile(metrics, "turnkeeper_first_output_seconds", 0.95))} />
-        <Number name="stopping takes, 95 %" value={upTo(quantile(metrics, "turnkeeper_stop_latency_seconds", 0.95))} />
+        <Number name="stopping, 95 %" value={upTo(quantile(metrics, "turnkeeper_stop_latency_seconds", 0.95))} />
       </div>
       <Outcomes runs={runs} />
       <div class="side-by-side">

@@ -10,6 +10,8 @@ import { go, route, to } from "../app/route";
 import { askToNotify, chooseTheme, markSeen } from "../app/settings";
 import { line } from "../data/safe";
 import type { SessionOut } from "../data/wire";
+import { isHelpOpen } from "./help";
+import { Modal } from "./parts";
 
 export const isPaletteOpen = signal(false);
 
@@ -40,18 +42,16 @@ export function Palette() {
     event.preventDefault();
   };
   return (
-    <div class="veil" onClick={close}>
-      <div class="palette" role="dialog" aria-modal="true" aria-label="Commands" onClick={(event) => event.stopPropagation()}>
+    <Modal class="palette" label="Commands" close={close}>
         <input autoFocus role="combobox" aria-expanded="true" aria-controls="offered" aria-activedescendant={`offer-${at}`} aria-label="Command"
-          ref={(element) => element?.focus()} placeholder="What do you want to do?" value={text}
+          placeholder="What do you want to do?" value={text}
           onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} onKeyDown={onKey} />
         <ul id="offered" role="listbox" aria-label="Commands">
           {offered.map((one, i) => (
             <li id={`offer-${i}`} role="option" aria-selected={i === at} onClick={() => act(one)} onPointerEnter={() => setAt(i)}>{one.name}<span class="dim">{one.hint}</span></li>
           ))}
         </ul>
-      </div>
-    </div>
+    </Modal>
   );
 }
 
@@ -65,6 +65,7 @@ function commands(): Command[] {
     { name: "Sessions", hint: "g s", act: () => go(to.home) },
     { name: "Inbox", hint: "g i", act: () => go(to.inbox) },
     { name: "Overview", hint: "g o", act: () => go(to.overview) },
+    { name: "Keys", hint: "?", act: () => (isHelpOpen.value = true) },
     { name: "Mark all endings as seen", hint: "", act: markSeen },
     { name: "Light colours", hint: "theme", act: () => chooseTheme("light") },
     { name: "Dark colours", hint: "theme", act: () => chooseTheme("dark") },

@@ -8,7 +8,7 @@ import { Component, type ComponentChildren } from "preact";
 import { useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 import { now } from "../app/keeper";
 import { inert } from "../data/safe";
-import { ago, detailOf, outcomeWord, phaseWord, span } from "./words";
+import { ago, detailOf, left, outcomeWord, phaseWord } from "./words";
 
 export function Chip({ tone, children, title }: { tone: string; children: ComponentChildren; title?: string }) {
   return <span class={`chip ${tone}`} title={title ?? ""}><i aria-hidden="true" />{children}</span>;
@@ -29,8 +29,8 @@ export function Ago({ at }: { at: number }) {
 
 /** Counts down to a moment, in whole seconds. */
 export function Until({ at }: { at: number }) {
-  const left = Math.round(at - now.value);
-  return <>{left > 0 ? span(left) : "a moment"}</>;
+  const seconds = at - now.value;
+  return <>{seconds > 0.5 ? left(seconds) : "a moment"}</>;
 }
 
 /** Draws anew only when `rev` is another one. */
@@ -50,6 +50,23 @@ export function Detail({ detail }: { detail: string }) {
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return <div class="empty"><h2>{title}</h2>{children}</div>;
+}
+
+/** Something above everything else: the rest cannot be reached meanwhile, and when it closes the focus
+ * is where it was. */
+export function Modal(props: { class: string; label: string; close: () => void; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    dialog.current?.showModal();
+    return () => { if (before?.isConnected && document.activeElement === document.body) before.focus(); };
+  }, []);
+  return (
+    <dialog ref={dialog} class={`modal ${props.class}`} aria-label={props.label} onClose={props.close}
+      onClick={(event) => { if (event.target === dialog.current) props.close(); }}>
+      {props.children}
+    </dialog>
+  );
 }
 
 interface ListProps<T> {
@@ -105,7 +122,7 @@ export function List<T>(props: ListProps<T>) {
   };
   return (
     <div class={`list-frame ${props.class ?? ""}`}>
-      <div class="list" ref={frame} onScroll={onScroll} role={role} aria-label={label} tabIndex={0}>
+      <div class="list" ref={frame} onScroll={onScroll} role={role} aria-live="off" aria-label={label} tabIndex={0}>
         <div class="list-whole" role="presentation" style={{ height: `${virtual.getTotalSize()}px` }}>
           {shown.map((one) => (
             <div key={one.key} class="list-one" data-index={one.index} role={role === "list" ? "listitem" : "presentation"}

@@ -34,7 +34,7 @@ function draw(row: Row, session: string) {
     case "approval":
       return (
         <ApprovalCard keys={row.settled === null} question={{
-          id: row.approval, tool: row.tool, input: row.input, inputIsCut: false, what: row.what, expiresAt: row.expiresAt,
+          id: row.approval, tool: row.tool, input: row.input, inputIsCut: false, what: row.what, summary: "", expiresAt: row.expiresAt,
           settled: row.settled === null ? null : { decision: row.settled.decision, by: row.settled.by ?? "", note: row.settled.note ?? "" },
         }} />
       );

@@ -4,7 +4,7 @@
 // said to be unknown, and never guessed.
 
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, leave, open, unfinished } from "../app/keeper";
+import { api, beat, hold, open, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { inert, line } from "../data/safe";
 import type { RunStory } from "../data/run";
@@ -16,7 +16,7 @@ import { cause, clockTime, span } from "./words";
 
 export function RunView({ session: id, run }: { session: string; run: string }) {
   const opened = open(id);
-  useEffect(() => () => leave(id), [id]);
+  useEffect(() => hold(id), [id]);
   void opened.rev.value;
   const { session } = opened;
   const story = session.runs.get(run);

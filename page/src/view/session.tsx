@@ -5,17 +5,21 @@
 // drawn anew only for another signal or prop: so whoever is given a session is given its `rev`, too.
 
 import { useEffect, useState } from "preact/hooks";
-import { agents, leave, letters, lookedAt, open, outbox, stop, unfinished } from "../app/keeper";
+import { agents, hold, letters, open, outbox, seenAt, stop, unfinished } from "../app/keeper";
 import { to } from "../app/route";
+import { fits } from "../data/outbox";
 import { inert, line } from "../data/safe";
 import type { Session } from "../data/session";
 import type { RunOut } from "../data/wire";
+import { Announcer } from "./announcer";
 import { Ago, Chip, Empty, List, PhaseChip, Until } from "./parts";
+import { Queue } from "./queue";
 import { RowView } from "./rows";
+import { clockWord, TOO_LONG } from "./words";
 
 export function SessionView({ id }: { id: string }) {
   const opened = open(id);
-  useEffect(() => () => leave(id), [id]);
+  useEffect(() => hold(id), [id]);
   void opened.rev.value;
   const { session } = opened;
   if (session.problem !== null) {
@@ -24,11 +28,12 @@ export function SessionView({ id }: { id: string }) {
   return (
     <article class="session" aria-label={`Session ${id}`}>
       <Head session={session} />
+      <Announcer session={session} />
       {session.dropped > 0 ? <p class="notice dropped">{session.dropped} older parts are left out here; the log has them: turnkeeper events {session.id}</p> : null}
       <List items={session.rows} keyOf={(row) => row.id} estimate={48} role="log" label="Conversation" follow class="talk"
         draw={(row) => <RowView row={row} session={id} />} />
       {session.rows.length === 0 && session.seq > 0 ? <Hints agent={session.agent} /> : null}
-      <Queue session={session} />
+      <Queue session={session} rev={session.rev} />
       <Letters session={id} />
       <Composer session={session} rev={session.rev} />
     </article>
@@ -56,7 +61,7 @@ function Live({ run, session }: { run: string; session: Session; rev: number }) 
   return (
     <div class="live">
       <PhaseChip phase={phase} stalling={story?.stalling != null} />
-      {seen !== undefined ? <NextClock run={seen} /> : null}
+      {seen !== undefined ? <NextClock run={seen} /> : <span class="clock" />}
       <a class="button quiet" href={to.run(session.id, run)}>Timeline</a>
       <StopButton run={run} stopping={story?.stopping != null} />
     </div>
@@ -67,8 +72,8 @@ function Live({ run, session }: { run: string; session: Session; rev: number }) 
 export function NextClock({ run }: { run: RunOut }) {
   const next = run.clocks[0];
   if (next === undefined) return null;
-  const at = lookedAt.value + next.in_s;
-  return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}>{next.clock.replace("_", " ")} in <Until at={at} /></span>;
+  const at = seenAt(run.id) + next.in_s;
+  return <span class="clock dim" title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {clockWord(next.clock)}</span>;
 }
 
 export function StopButton({ run, stopping }: { run: string; stopping: boolean }) {
@@ -78,27 +83,6 @@ export function StopButton({ run, stopping }: { run: string; stopping: boolean }
     <button class="stop" disabled={waiting} data-stop={run} onClick={() => { setAsked(run); void stop(run).catch(() => setAsked("")); }}>
       {waiting ? "Stopping …" : "Stop"}
     </button>
-  );
-}
-
-function Queue({ session }: { session: Session }) {
-  if (session.queue.length === 0) return null;
-  return (
-    <section class="queue" aria-label="Queue">
-      <h2>{session.queue.length === 1 ? "1 message waits" : `${session.queue.length} messages wait`}</h2>
-      <ol>
-        {session.queue.slice(0, 20).map((id) => {
-          const run = session.runs.get(id);
-          return (
-            <li key={id}>
-              <span>{line(run?.text ?? id, 120)}</span>
-              {run !== undefined && run.priority !== "person" ? <Chip tone="idle">{run.priority}</Chip> : null}
-              <button class="quiet" onClick={() => void stop(id)} aria-label={`Cancel: ${line(run?.text ?? id, 40)}`}>Cancel</button>
-            </li>
-          );
-        })}
-      </ol>
-    </section>
   );
 }
 
@@ -154,7 +138,7 @@ function Composer({ session }: { session: Session; rev: number }) {
         </select>
       ) : null}
       <button class="good" type="submit" disabled={text.trim() === ""}>Send</button>
-      {full ? <p class="trouble" role="alert">Too much is waiting to be sent; discard something first.</p> : null}
+      {full ? <p class="trouble" role="alert">{fits({ text }) ? "Too much is waiting to be sent; discard something first." : TOO_LONG}</p> : null}
     </form>
   );
 }

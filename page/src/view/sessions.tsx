@@ -5,13 +5,14 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, learnTitles, lookedAt, questions, unfinished } from "../app/keeper";
+import { api, beat, changed, learnTitles, now, questions, seenAt, unfinished } from "../app/keeper";
 import { route, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { Unreachable } from "../data/http";
 import { line } from "../data/safe";
 import type { RunOut, SessionOut } from "../data/wire";
 import { Ago, Chip, List, PhaseChip, Until } from "./parts";
+import { clockWord, span } from "./words";
 
 const PAGE = 100;
 const SILENT = new Set(["idle", "tool", "first_output"]);
@@ -29,6 +30,7 @@ export function Sessions() {
     const timer = setTimeout(() => void refresh(wanted, true), search ? 200 : 0);
     return () => clearTimeout(timer);
   }, [search, state]);
+  useEffect(() => merge(changed.value, search !== "" || state !== ""), [changed.value]);
   useEffect(() => { if (beat.value > 0) void refresh(wanted, false); }, [beat.value]);
   const here = route.value;
   const selected = here.view === "session" || here.view === "run" ? here.session : "";
@@ -64,15 +66,17 @@ function Line({ session, selected }: { session: SessionOut; selected: boolean })
 /** Half of a silence budget is gone: that is when the server warns. */
 function isStalling(run: RunOut): boolean {
   const clock = run.clocks.find((one) => SILENT.has(one.clock));
-  return clock !== undefined && clock.in_s < clock.budget_s / 2;
+  return clock !== undefined && clock.in_s - (now.value - seenAt(run.id)) < clock.budget_s / 2;
 }
 
 function Clock({ run }: { run: RunOut }) {
   const silent = run.clocks.find((one) => SILENT.has(one.clock));
   const next = run.clocks[0];
   if (next === undefined) return null;
-  const at = lookedAt.value + next.in_s;
-  return <>{silent !== undefined && silent.budget_s - silent.in_s > 2 ? <>progress <Ago at={lookedAt.value - (silent.budget_s - silent.in_s)} />, </> : null}{next.clock.replace("_", " ")} in <Until at={at} /></>;
+  const seen = seenAt(run.id);
+  const at = seen + next.in_s;
+  const silence = silent === undefined ? 0 : now.value - seen + silent.budget_s - silent.in_s;
+  return <>{silence > 2 ? `silent for ${span(Math.round(silence))}, ` : ""}<span title={`${next.clock}_s = ${next.budget_s}`}><Until at={at} /> {silence > 2 && silent === next ? "left" : clockWord(next.clock)}</span></>;
 }
 
 interface Wanted { search: string; state: string }
@@ -92,6 +96,16 @@ async function refresh(wanted: Wanted, whole: boolean): Promise<void> {
   }
   loaded.value = true;
   learnTitles(items.value);
+}
+
+/** Sessions that have changed stand as they are now; a new one comes first, where all are shown. */
+function merge(fresh: SessionOut[], filtered: boolean): void {
+  if (fresh.length === 0) return;
+  const by = new Map(fresh.map((one) => [one.id, one]));
+  const known = new Set(items.value.map((one) => one.id));
+  const added = filtered ? [] : fresh.filter((one) => !known.has(one.id) && one.created_at > (items.value[0]?.created_at ?? 0));
+  items.value = [...added, ...items.value.map((one) => by.get(one.id) ?? one)];
+  learnTitles(fresh);
 }
 
 let asking = false;

@@ -9,6 +9,7 @@ import { go, route, to, type Route } from "../app/route";
 import { chooseTheme, theme, unseen } from "../app/settings";
 import { answerByKey } from "./approval";
 import { Fresh } from "./fresh";
+import { COMMANDS_KEY, Help, isHelpOpen } from "./help";
 import { Inbox } from "./inbox";
 import { Overview } from "./overview";
 import { isPaletteOpen, Palette } from "./palette";
@@ -32,6 +33,7 @@ export function Shell() {
       <Sessions />
       <main tabIndex={-1}>{view(here)}</main>
       {isPaletteOpen.value ? <Palette /> : null}
+      {isHelpOpen.value ? <Help /> : null}
     </div>
   );
 }
@@ -39,7 +41,7 @@ export function Shell() {
 function view(here: Route) {
   switch (here.view) {
     case "home":
-      return <Empty title="Choose a session"><p>Or <a href={to.fresh}>begin a new one</a>. <kbd>Ctrl</kbd> <kbd>K</kbd> finds everything.</p></Empty>;
+      return <Empty title="Choose a session"><p>Or <a href={to.fresh}>begin a new one</a>. <kbd>{COMMANDS_KEY}</kbd> finds everything, <kbd>?</kbd> shows the keys.</p></Empty>;
     case "new":
       return <Fresh />;
     case "inbox":
@@ -66,18 +68,22 @@ function Nav({ here }: { here: Route }) {
       <a href={to.inbox} aria-current={at === "inbox" ? "page" : undefined}>Inbox{waiting ? <span class="count" aria-label={`${waiting} wait for you`}>{waiting}</span> : null}</a>
       <a href={to.overview} aria-current={at === "overview" ? "page" : undefined}>Overview</a>
       <span class="space" />
-      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} title="Ctrl K"><span class="wide">Commands</span> <kbd aria-hidden="true">⌘</kbd></button>
+      <button class="quiet" onClick={() => (isPaletteOpen.value = true)} title={COMMANDS_KEY}><span class="wide">Commands <kbd>{COMMANDS_KEY}</kbd></span><span class="narrow" aria-hidden="true">⋯</span></button>
       <button class="quiet" onClick={() => chooseTheme(AFTER[theme.value])} aria-label={`Colours: ${theme.value}`} title={`Colours: ${theme.value}`}>{SIGNS[theme.value]}</button>
     </nav>
   );
 }
 
+/** The first connection is not worth a word, nor a jump of everything below it, unless it takes longer. */
+const PATIENCE_MS = 1500;
+
 function Connection() {
   void letters.value;
   const state = linkState.value;
-  if (state === "open") return <div class="connection" role="status" />;
-  const waiting = outbox.letters.length;
   void now.value;
+  const begins = state === "connecting" && performance.now() < PATIENCE_MS;
+  if (state === "open" || begins) return <div class="connection" role="status" />;
+  const waiting = outbox.letters.length;
   const left = Math.max(0, Math.ceil((link.retryAt - performance.now()) / 1000));
   return (
     <div class="connection lost" role="status">
@@ -111,11 +117,12 @@ function onKey(event: KeyboardEvent): void {
     return;
   }
   const target = event.target as HTMLElement | null;
-  if (isPaletteOpen.value || target?.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isPaletteOpen.value || isHelpOpen.value || target?.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
   const chord = before === "g" ? `g ${event.key}` : event.key;
   before = event.key;
   const where = { "g s": to.home, "g i": to.inbox, "g o": to.overview, c: to.fresh }[chord];
   if (where !== undefined) go(where);
+  else if (chord === "?") isHelpOpen.value = true;
   else if (chord === "r") document.querySelector<HTMLElement>("#say")?.focus();
   else if (chord === "/") document.querySelector<HTMLElement>('input[type="search"]')?.focus();
   else if (!answerByKey(event)) return;

@@ -33,7 +33,8 @@ const CAUSES: Record<string, string> = {
   "lost/node_lost": "Nobody knows how it went on: the machine that had it is gone.",
 };
 
-export function cause(outcome: Pick<Outcome | OutcomeOut, "kind" | "reason">): string {
+export function cause(outcome: Pick<Outcome | OutcomeOut, "kind" | "reason" | "detail">): string {
+  if (outcome.reason === "superseded" && outcome.detail.includes("its words were given to run")) return "Its words went into the running turn.";
   return CAUSES[`${outcome.kind}/${outcome.reason}`] ?? `${outcome.kind}: ${outcome.reason}`;
 }
 
@@ -42,6 +43,8 @@ export function detailOf(detail: string): { code: string; rest: string } {
   const found = /^(TK-\d+) [^:]*: (.*)$/s.exec(detail);
   return found === null ? { code: "", rest: detail } : { code: found[1] ?? "", rest: found[2] ?? "" };
 }
+
+export const TOO_LONG = "This is too long for one message. Put it into a file, and say where it is.";
 
 const PHASES: Record<string, string> = {
   queued: "waits its turn",
@@ -79,6 +82,28 @@ export function span(seconds: number): string {
   if (whole < 3600) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h${Math.floor((whole % 3600) / 60) ? ` ${Math.floor((whole % 3600) / 60)} min` : ""}`;
   return `${Math.floor(whole / 86400)} d`;
+}
+
+/** What is left, as exact as people can use it. */
+export function left(seconds: number): string {
+  return seconds < 600 ? span(Math.max(1, Math.round(seconds))) : span(Math.round(seconds / 60) * 60);
+}
+
+const CLOCKS: Record<string, string> = {
+  startup: "to start",
+  write: "to take the message",
+  first_output: "for a first word",
+  idle: "if silent",
+  tool: "if the tool is idle",
+  approval: "for your answer",
+  deadline: "to its deadline",
+  ceiling: "to the ceiling",
+  queue: "to begin",
+};
+
+/** What a clock leaves time for, behind what is left. */
+export function clockWord(clock: string): string {
+  return CLOCKS[clock] ?? `to ${clock.replace("_", " ")}`;
 }
 
 export function ago(at: number, now: number): string {

@@ -26,7 +26,7 @@ def cli() -> None:
 for command in (
     keeping.demo, keeping.serve, turns.run, turns.send,
     looks.agents, looks.sessions, looks.ps, looks.show, looks.events, looks.approvals,
-    acts.stop, acts.approve, acts.deny, acp.acp, mcp.mcp,
+    acts.stop, acts.edit, acts.move, acts.steer, acts.approve, acts.deny, acp.acp, mcp.mcp,
     keeping.doctor, keeping.config, keeping.export, keeping.gc, keeping.backup,
     nodes.nodes, nodes.migrate, keeping.completion,
 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the commands do that act on a server: send, stop, approve, deny.
+"""What the commands do that act on a server: send, stop, edit, move, steer, approve, deny.
 
 Decides what is said of it. It must not know how a server carries it out. Invariant: ids are printed
 only after the server has stored what they name.
@@ -10,6 +10,7 @@ import getpass
 
 import click
 
+from turnkeeper.api import RunOut
 from turnkeeper.cli.clean import one_line
 from turnkeeper.cli.hearing import Hearing
 from turnkeeper.cli.looking import note, say_json
@@ -18,6 +19,7 @@ from turnkeeper.cli.reach import find, placed
 from turnkeeper.cli.sides import Message, may_go_on
 from turnkeeper.cli.there import STAYING, There, check_there, client_of
 from turnkeeper.client import Client, RemoteRun
+from turnkeeper.client.arguments import AnswerArguments
 from turnkeeper.core.errors import UNKNOWN_SESSION, TurnkeeperError
 from turnkeeper.core.outcome import Kind, Outcome, words_of
 
@@ -91,9 +93,40 @@ async def stop_run(where: Where, run: str, *, as_json: bool) -> None:
         click.echo(f"run {run} is stopping{'' if told.changed else ' already'}")
 
 
-async def answer(where: Where, approval: str, *, allow: bool, note: str, as_json: bool) -> None:
+async def edit_run(where: Where, run: str, text: str, *, as_json: bool) -> None:
     async with client_of(find(where).server()) as client:
-        told = await client.answer(approval, allow=allow, note=note, by=_by("turnkeeper"))
+        told = await (await client.run(run)).edit(text, by=_by("turnkeeper edit"))
+    _say_waiting(told, as_json=as_json)
+
+
+async def move_run(where: Where, run: str, before: str | None, *, as_json: bool) -> None:
+    async with client_of(find(where).server()) as client:
+        told = await (await client.run(run)).move(before, by=_by("turnkeeper move"))
+    _say_waiting(told, as_json=as_json)
+
+
+def _say_waiting(told: RunOut, *, as_json: bool) -> None:
+    if as_json:
+        say_json(told)
+    else:
+        click.echo(f"run {told.id} waits behind {told.position}: {one_line(told.text)}")
+
+
+async def steer_run(where: Where, run: str, *, as_json: bool) -> None:
+    async with client_of(find(where).server()) as client:
+        told = await (await client.run(run)).steer(by=_by("turnkeeper steer"))
+    if as_json:
+        say_json(told)
+    else:
+        click.echo(f"the words of run {told.run} were given to run {told.into}")
+
+
+async def answer(
+    where: Where, approval: str, given: AnswerArguments, *, allow: bool, as_json: bool
+) -> None:
+    given["by"] = _by("turnkeeper")
+    async with client_of(find(where).server()) as client:
+        told = await client.answer(approval, allow=allow, **given)
     if as_json:
         say_json(told)
     else:

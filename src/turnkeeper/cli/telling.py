@@ -149,6 +149,15 @@ def said(data: e.Fact) -> str:
         case e.MessageAccepted():
             queued = f" (behind {data.position})" if data.position else ""
             return f"{data.priority}{queued}: {one_line(data.text)}"
+        case e.MessageEdited():
+            return f"{_by(data.by)}: {one_line(data.text)}".removeprefix(": ")
+        case e.QueueMoved():
+            place = f"before {data.before}" if data.before else "to the end of its class"
+            return f"{place} {_by(data.by)}".rstrip()
+        case e.MessageHandedOver():
+            return f"of {data.previous}: {one_line(data.text)}"
+        case e.RuleAdded():
+            return f"allow {one_line(data.rule)} {_by(data.by)}".rstrip()
         case e.SessionCreated():
             return f"with {one_line(data.agent)} {one_line(data.title)}".rstrip()
         case e.ToolStartedFact():
@@ -179,6 +188,10 @@ def said(data: e.Fact) -> str:
             return f"after {data.previous} ({data.cause})"
         case _:
             return one_line(plain(data))
+
+
+def _by(by: str) -> str:
+    return f"by {one_line(by)}" if by else ""
 
 
 def _own_limits(limits: Limits) -> str:

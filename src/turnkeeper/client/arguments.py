@@ -99,3 +99,5 @@ class AnswerArguments(TypedDict, total=False):
 
     note: str
     by: str
+    always: bool
+    rule: str | None

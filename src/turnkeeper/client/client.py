@@ -274,13 +274,19 @@ class Client:
         return self._pages("approvals", query, api.ApprovalsOut)
 
     async def answer(
-        self, approval: str, *, allow: bool, note: str = "", by: str = ""
-    ) -> api.ApprovalOut:
-        """Answer a question of an agent. The first answer wins; a later one is refused."""
+        self, approval: str, *, allow: bool, note: str = "", by: str = "", always: bool = False,
+        rule: str | None = None,
+    ) -> api.ApprovalOut:  # fmt: skip
+        """Answer a question of an agent. The first answer wins; a later one is refused. `always`:
+        what `rule` fits (or else the rule in the question) is allowed in this session from now on.
+        """
         checks.yes_or_no("allow", allow)
-        decision: Literal["allow", "deny"] = "allow" if allow else "deny"
-        note, by = checks.text("note", note), checks.text("by", by)
-        body = checks.encode(api.Decision(decision=decision, note=note, by=by))
+        asked = api.Decision(
+            decision="allow" if allow else "deny", note=checks.text("note", note),
+            by=checks.text("by", by), always=checks.yes_or_no("always", always),
+            rule=None if rule is None else checks.text("rule", rule),
+        )  # fmt: skip
+        body = checks.encode(asked)
         place = path_of("approvals", checks.name("approval", approval))
         calls, tries = self._parts.calls, Tries()
         answering = Call("POST", place, body=body, harmless=False)

@@ -297,7 +297,7 @@ class Link:
                 self._refused(told)
             case api.Goodbye():
                 raise _Dropped(f"the server goes: {told.why}")
-            case api.Unsubscribed() | api.Reply() | api.Pong() | None:
+            case api.Unsubscribed() | api.Sessions() | api.Reply() | api.Pong() | None:
                 self.reach.found()
             case _:
                 assert_never(told)

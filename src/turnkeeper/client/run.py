@@ -10,7 +10,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Unpack, overload
 
-from turnkeeper.api import AcceptedOut, ChildOut, NewChild, RunOut, Stop, StopOut
+from turnkeeper.api import (
+    AcceptedOut,
+    ChildOut,
+    EditRun,
+    HandedOut,
+    NewChild,
+    RunOut,
+    Steer,
+    Stop,
+    StopOut,
+)
 from turnkeeper.client.address import path_of
 from turnkeeper.client.arguments import ChildArguments
 from turnkeeper.client.backoff import Backoff
@@ -110,6 +120,26 @@ class RemoteRun:
         call = Call("POST", path_of("runs", self.id, "stop"), body=body)
         told = await self._remote.calls.ask(call, StopOut)
         return StopAnswer(told.run, told.state, told.changed)
+
+    async def edit(self, words: str, by: str = "") -> RunOut:
+        """Give it other words while it waits. One that runs or has ended is refused."""
+        return await self._edit(EditRun(text=text("text", words), by=text("by", by)))
+
+    async def move(self, before: str | None = None, by: str = "") -> RunOut:
+        """While it waits: right before another run of its class, or to the end of its class."""
+        place = None if before is None else name("before", before)
+        return await self._edit(EditRun(before=place, by=text("by", by)))
+
+    async def _edit(self, asked: EditRun) -> RunOut:
+        call = Call("PATCH", path_of("runs", self.id), body=encode(asked))
+        return self._seen(await self._remote.calls.ask(call, RunOut))
+
+    async def steer(self, by: str = "") -> HandedOut:
+        """Give its words to the turn that is running in its session: it waits no more, and has
+        ended as superseded. Refused, and still waiting, if no turn there can take them."""
+        body = encode(Steer(by=text("by", by)))
+        call = Call("POST", path_of("runs", self.id, "steer"), body=body)
+        return await self._remote.calls.ask(call, HandedOut)
 
     async def look(self) -> RunOut:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""

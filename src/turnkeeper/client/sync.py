@@ -74,6 +74,18 @@ class SyncRun:
         """Stop this run, and no other. Once it is over, nothing changes."""
         return self._worker.call(self._run.stop(by))
 
+    def edit(self, words: str, by: str = "") -> api.RunOut:
+        """Give it other words while it waits. One that runs or has ended is refused."""
+        return self._worker.call(self._run.edit(words, by))
+
+    def move(self, before: str | None = None, by: str = "") -> api.RunOut:
+        """While it waits: right before another run of its class, or to the end of its class."""
+        return self._worker.call(self._run.move(before, by))
+
+    def steer(self, by: str = "") -> api.HandedOut:
+        """Give its words to the turn that is running in its session; as `RemoteRun.steer`."""
+        return self._worker.call(self._run.steer(by))
+
     def look(self) -> api.RunOut:
         """How it is doing: its state, its phase, the clocks that run, its outcome."""
         return self._worker.call(self._run.look())

@@ -16,10 +16,14 @@ from turnkeeper.core.errors import INTERNAL, TurnkeeperError
 
 _COMMANDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (c.Create, c.Send, c.StopRun, c.AnswerApproval, c.Adopt, c.ReportChild, c.Look)
-}
+    for kind in (
+        c.Create, c.Send, c.StopRun, c.EditRun, c.HandOver, c.AnswerApproval, c.Adopt,
+        c.ReportChild, c.Look,
+    )
+}  # fmt: skip
 _REPLIES: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (c.RunView, c.Accepted, c.StopAnswer, c.Adopted, c.Done)
+    kind.__name__: kind
+    for kind in (c.RunView, c.Accepted, c.StopAnswer, c.Handed, c.Adopted, c.Done)
 }
 
 _REPEATABLE = (c.StopRun, c.ReportChild, c.Look)

@@ -143,8 +143,8 @@ _ending(
     "cancelled",
     "superseded",
     "TK-302",
-    "a newer message took the run's place",
-    "nothing; the newer message runs",
+    "something newer took the run's place",
+    "nothing; the newer message runs, or the running turn was given these words",
 )
 _ending(
     "cancelled",

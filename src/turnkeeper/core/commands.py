@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from turnkeeper.core.events import Parent, Priority, WhenBusy
 from turnkeeper.core.limits import Limits
@@ -80,11 +81,32 @@ class StopRun(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class EditRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Other words for a run that waits, or another place in its class: right before the run
+    `before`, or (none) at the end."""
+
+    run: str
+    text: str | None = None
+    before: str | UnsetType | None = UNSET
+    by: str = ""
+
+
+class HandOver(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of a run that waits are for the turn that is running now."""
+
+    run: str
+    by: str = ""
+
+
 class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """`remember`: allow from now on in this session what this rule fits; empty: the rule that
+    would be proposed."""
+
     approval: str
     allow: bool
     by: str = ""
     note: str = ""
+    remember: str | None = None
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +149,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Command = (
-    Create | Send | StopRun | AnswerApproval | Adopt | ReportChild | Check | Rest | Lose | Look
-)
+    Create | Send | EditRun | HandOver | StopRun | AnswerApproval | Adopt | ReportChild | Check
+    | Rest | Lose | Look
+)  # fmt: skip
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -146,6 +169,15 @@ class StopAnswer(msgspec.Struct, frozen=True):
 
     run: str
     state: Literal["stopping", "ended"]
+    changed: bool
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """The words of `run` were given to `into`; `changed` is false where that was so before."""
+
+    run: str
+    message: str
+    into: str
     changed: bool
 
 
@@ -185,4 +217,4 @@ class RunView(msgspec.Struct, frozen=True):
     outcome: Outcome | None = None
 
 
-Reply = RunView | Accepted | StopAnswer | Adopted | Done
+Reply = RunView | Accepted | Handed | StopAnswer | Adopted | Done

@@ -196,6 +196,20 @@ NOT_STEERED = add(
     Code("TK-577", "this run takes nothing more",
          "start another run in its session, or wait for its end", 409, -32009)
 )  # fmt: skip
+NOT_QUEUED = add(
+    Code("TK-578", "this run does not wait any more",
+         "send another message, or steer the run if its agent can take that", 409, -32009)
+)  # fmt: skip
+OTHER_CLASS = add(
+    Code("TK-579", "these two runs are of different classes",
+         "move a run within its own class: person, agent and background each have their own order",
+         409, -32009)
+)  # fmt: skip
+OVERRULED = add(
+    Code("TK-580", "another rule goes before this one",
+         "allow it once; the rule that is named stands, in the configuration or in the session",
+         409, -32009)
+)  # fmt: skip
 
 PUSH_ADDRESS = add(
     Code("TK-565", "nothing may be sent to this address",

@@ -8,101 +8,52 @@ an upcaster from the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
+from turnkeeper.core.facts import (
+    Cause,
+    Fact,
+    MessageAccepted,
+    MessageDelivered,
+    MessageEdited,
+    MessageHandedOver,
+    MessageSteered,
+    Parent,
+    Priority,
+    QueueMoved,
+    RunRequeued,
+    SessionCreated,
+    WhenBusy,
+)
 from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind, Outcome, Seen
-from turnkeeper.core.rules import Rules, What
+from turnkeeper.core.rules import What
 
 __all__ = [
     "FACTS", "KINDS", "ApprovalRequested", "ApprovalSettled", "AttemptEnded", "AttemptEscalated",
     "AttemptFailed", "AttemptReady", "AttemptStarted", "Cause", "ChildEnded", "ChildStarted",
     "Cleanup", "ContextLostFact", "ConversationFact", "Event", "Fact", "Late", "MessageAccepted",
-    "MessageDelivered", "MessageSteered", "OutputText", "OutputThinking", "Parent", "Priority",
-    "ProcessEnded", "RunEnded", "RunRequeued", "RunStalling", "RunStarted", "RunStopping",
-    "SessionCreated", "Settlement", "ToolEndedFact", "ToolProgressFact", "ToolStartedFact",
-    "UnreadableEvent", "WhenBusy", "decode", "encode",
+    "MessageDelivered", "MessageEdited", "MessageHandedOver", "MessageSteered", "OutputText",
+    "OutputThinking", "Parent", "Priority", "ProcessEnded", "QueueMoved", "RuleAdded", "RunEnded",
+    "RunRequeued", "RunStalling", "RunStarted", "RunStopping", "SessionCreated", "Settlement",
+    "ToolEndedFact", "ToolProgressFact", "ToolStartedFact", "UnreadableEvent", "WhenBusy", "decode",
+    "encode",
 ]  # fmt: skip
 
-Priority = Literal["person", "agent", "background"]
-WhenBusy = Literal["queue", "steer", "interrupt"]
 Cleanup = Literal["none", "sweep", "term", "kill"]
-Cause = Literal["preempted", "lost", "not_taken"]
 Settlement = Literal["allowed", "denied", "expired", "withdrawn"]
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The data of one kind of event; `version` is that of its shape.
+class RuleAdded(Fact, frozen=True, gc=False):
+    """What this rule fits is allowed in this session from now on: somebody said so when they
+    answered a question."""
 
-    Facts are trees of plain data and never part of a cycle, so the collector may pass them by.
-    """
-
-    kind: ClassVar[str]
-    version: ClassVar[int] = 1
-
-
-class Parent(msgspec.Struct, frozen=True):
-    """The run that started a child run: where it is, how deep, and when its time is up (wall)."""
-
-    session: str
-    run: str
-    depth: int
-    not_after: float | None = None
-
-
-class SessionCreated(Fact, frozen=True, gc=False):
-    kind = "session.created"
-    agent: str
-    title: str = ""
-    cwd: str = ""
-    limits: dict[str, float] = {}
-    labels: dict[str, str] = {}
-    rules: Rules = Rules()
-
-
-class MessageAccepted(Fact, frozen=True, gc=False):
-    """A message is ours. `run` is the run it leads to: its own, or (`steered`) the running one."""
-
-    kind = "message.accepted"
-    message: str
-    run: str
-    text: str
-    priority: Priority = "person"
-    when_busy: WhenBusy = "queue"
-    limits: dict[str, float] = {}
-    key: str | None = None
-    fingerprint: str = ""
-    parent: Parent | None = None
-    sender: str = ""
-    position: int = 0
-    steered: bool = False
-    labels: dict[str, str] = {}
-
-
-class MessageDelivered(Fact, frozen=True, gc=False):
-    """The agent took the run's message whole."""
-
-    kind = "message.delivered"
-    frame: int
-
-
-class MessageSteered(Fact, frozen=True, gc=False):
-    """The running turn took this further message."""
-
-    kind = "message.steered"
-    message: str
-    frame: int
-
-
-class RunRequeued(Fact, frozen=True, gc=False):
-    """A message goes back to the head of its class, as a new run: the event's `run`."""
-
-    kind = "run.requeued"
-    message: str
-    previous: str
-    cause: Cause
+    kind = "session.rule_added"
+    rule: str
+    approval: str = ""
+    by: str = ""
 
 
 class RunStarted(Fact, frozen=True, gc=False):
@@ -279,11 +230,12 @@ class ChildEnded(Fact, frozen=True, gc=False):
 
 
 FACTS: tuple[type[Fact], ...] = (
-    SessionCreated, MessageAccepted, MessageDelivered, MessageSteered, RunRequeued, RunStarted,
+    SessionCreated, MessageAccepted, MessageEdited, QueueMoved, MessageHandedOver,
+    MessageDelivered, MessageSteered, RunRequeued, RunStarted,
     AttemptStarted, AttemptReady, AttemptFailed, AttemptEscalated, AttemptEnded, ProcessEnded,
     OutputText, OutputThinking, ToolStartedFact, ToolProgressFact, ToolEndedFact,
     ApprovalRequested, ApprovalSettled, RunStalling, RunStopping, RunEnded, Late, ConversationFact,
-    ContextLostFact, ChildStarted, ChildEnded,
+    ContextLostFact, RuleAdded, ChildStarted, ChildEnded,
 )  # fmt: skip
 
 KINDS: dict[str, type[Fact]] = {fact.kind: fact for fact in FACTS}

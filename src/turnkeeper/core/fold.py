@@ -90,14 +90,49 @@ def _accepted(session: Session, event: e.Event, data: e.MessageAccepted) -> None
         session.parents[data.run] = data.parent.run
     if data.steered:
         message.generation = 0
-        run = _run(session, event)
-        _intend(session, run, SteerIn(run.id, message.id, message.text))
-        assert session.process is not None
-        run.steers[session.process.frames] = message
-        run.observed = True
-        run.urgency = min(run.urgency, PRIORITIES.index(data.priority))
+        _steer(session, _run(session, event), message)
     else:
         session.queue[data.priority].append(message)
+
+
+def _queued(session: Session, event: e.Event, run: str | None) -> Message:
+    message = session.find_queued(run or "")
+    if message is None:
+        raise BrokenLog(f"event {event.seq} ({event.kind}) is of {run}, which does not wait")
+    return message
+
+
+def _edited(session: Session, event: e.Event, data: e.MessageEdited) -> None:
+    _queued(session, event, event.run).text = data.text
+
+
+def _moved(session: Session, event: e.Event, data: e.QueueMoved) -> None:
+    """The places stay, and whoever stands at one has been passed as often as that place was: what
+    one class owes the others is the same whatever its own order."""
+    message = _queued(session, event, event.run)
+    waiting = session.queue[message.priority]
+    places = [(other.place, other.passed) for other in waiting]
+    waiting.remove(message)
+    runs = [other.run for other in waiting]
+    waiting.insert(len(runs) if data.before is None else runs.index(data.before), message)
+    for other, (place, passed) in zip(waiting, places, strict=True):
+        other.place, other.passed = place, passed
+
+
+def _handed_over(session: Session, event: e.Event, data: e.MessageHandedOver) -> None:
+    """Comes before the end of the run that it waited for, which takes it from the queue."""
+    message = _queued(session, event, data.previous)
+    run = _run(session, event)
+    _steer(session, run, msgspec.structs.replace(message))
+    session.handed[data.previous] = run.id
+
+
+def _steer(session: Session, run: Run, message: Message) -> None:
+    _intend(session, run, SteerIn(run.id, message.id, message.text))
+    assert session.process is not None
+    run.steers[session.process.frames] = message
+    run.observed = True
+    run.urgency = min(run.urgency, PRIORITIES.index(message.priority))
 
 
 def _requeued(session: Session, event: e.Event, data: e.RunRequeued) -> None:
@@ -116,11 +151,11 @@ def _requeued(session: Session, event: e.Event, data: e.RunRequeued) -> None:
         losses=message.losses + (data.cause == "lost"),
     )
     waiting = session.queue[again.priority]
-    waiting.insert(bisect(waiting, again.seq, key=lambda m: m.seq), again)
+    waiting.insert(bisect(waiting, again.place, key=lambda m: m.place), again)
     if message.parent is not None:
         session.parents[event.run] = message.parent.run
-    if frame is None:
-        session.successors[run.id] = event.run
+    if frame is None or message.run in session.handed:
+        session.successors[message.run] = event.run
 
 
 def _started(session: Session, event: e.Event, data: e.RunStarted) -> None:
@@ -128,9 +163,10 @@ def _started(session: Session, event: e.Event, data: e.RunStarted) -> None:
     if message is None or session.active is not None:
         raise BrokenLog(f"event {event.seq}: run {event.run} cannot start now")
     session.queue[message.priority].remove(message)
+    message.ran = True
     for waiting in session.queue.values():
         for other in waiting:
-            other.passed += other.seq < message.seq
+            other.passed += other.place < message.place
     session.active = Run(message.run, message, data.limits, event.at, data.not_after)
     session.active.urgency = PRIORITIES.index(message.priority)
 
@@ -186,7 +222,10 @@ def _tool_ended(session: Session, event: e.Event, data: e.ToolEndedFact) -> None
 def _requested(session: Session, event: e.Event, data: e.ApprovalRequested) -> None:
     run = _run(session, event)
     run.asked += 1
-    approval = Approval(data.approval, run.id, data.ref, data.tool, data.expires_at)
+    approval = Approval(
+        data.approval, run.id, data.ref, data.tool, data.expires_at,
+        msgspec.json.encode(data.input), data.what,
+    )  # fmt: skip
     run.open[approval.id] = session.approvals[approval.id] = approval
     _progress(session, event, data)
 
@@ -195,6 +234,7 @@ def _settled(session: Session, event: e.Event, data: e.ApprovalSettled) -> None:
     run = _run(session, event)
     approval = run.open.pop(data.approval)
     approval.decision = data.decision
+    approval.input = b"null"
     if data.answer:
         allow = data.decision == "allowed"
         _intend(session, run, Answer(run.id, approval.ref, allow, data.note))
@@ -264,6 +304,11 @@ def _context_lost(session: Session, event: e.Event, data: e.ContextLostFact) -> 
     session.conversation = None
 
 
+def _rule_added(session: Session, event: e.Event, data: e.RuleAdded) -> None:
+    rules = session.rules
+    session.rules = msgspec.structs.replace(rules, allow=(*rules.allow, data.rule))
+
+
 def _child_started(session: Session, event: e.Event, data: e.ChildStarted) -> None:
     assert event.run is not None
     session.children[data.child] = Child(data.session, event.run)
@@ -280,6 +325,9 @@ def _nothing(session: Session, event: e.Event, data: e.Fact) -> None:
 _APPLY: dict[type[e.Fact], Callable[[Session, e.Event, Any], None]] = {
     e.SessionCreated: _created,
     e.MessageAccepted: _accepted,
+    e.MessageEdited: _edited,
+    e.QueueMoved: _moved,
+    e.MessageHandedOver: _handed_over,
     e.MessageDelivered: _delivered,
     e.MessageSteered: _steered,
     e.RunRequeued: _requeued,
@@ -303,6 +351,7 @@ _APPLY: dict[type[e.Fact], Callable[[Session, e.Event, Any], None]] = {
     e.Late: _late,
     e.ConversationFact: _conversation,
     e.ContextLostFact: _context_lost,
+    e.RuleAdded: _rule_added,
     e.ChildStarted: _child_started,
     e.ChildEnded: _child_ended,
 }

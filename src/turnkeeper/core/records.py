@@ -15,6 +15,7 @@ import msgspec
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.core.outcome import Kind, Outcome
+from turnkeeper.core.state import run_before
 
 INPUT_CHARS = 2000
 """So much of what a question is about is in a list; all of it is in the question itself."""
@@ -92,7 +93,15 @@ class NewRun(msgspec.Struct, frozen=True):
     record: RunRecord
     previous: str | None = None
     steered: bool = False
-    """The message went into the running turn after all, and came back: `previous` lives on."""
+    """The message was sent into the running turn, and came back: `previous` lives on. One that
+    had waited as a run before is `previous` itself."""
+
+
+class RunSaid(msgspec.Struct, frozen=True):
+    """Its message has other words."""
+
+    run: str
+    text: str
 
 
 class RunBegan(msgspec.Struct, frozen=True):
@@ -118,12 +127,12 @@ class ApprovalOver(msgspec.Struct, frozen=True):
     note: str
 
 
-Change = NewSession | NewRun | RunBegan | RunOver | NewApproval | ApprovalOver
+Change = NewSession | NewRun | RunSaid | RunBegan | RunOver | NewApproval | ApprovalOver
 
 TEXT_CHARS = 200
 
 CHANGING = frozenset(
-    {e.SessionCreated, e.MessageAccepted, e.RunRequeued, e.RunStarted, e.RunEnded,
+    {e.SessionCreated, e.MessageAccepted, e.MessageEdited, e.RunRequeued, e.RunStarted, e.RunEnded,
      e.ApprovalRequested, e.ApprovalSettled}
 )  # fmt: skip
 """The facts that change a record. All others are only in the log."""
@@ -165,7 +174,12 @@ def _change(event: e.Event) -> Change | None:
             record = RunRecord(
                 id=run, session=event.session, message=data.message, accepted_at=event.at
             )
-            return NewRun(record, data.previous, steered=data.cause == "not_taken")
+            if data.cause != "not_taken":
+                return NewRun(record, data.previous)
+            before = run_before(run)
+            return NewRun(record, before or data.previous, steered=before is None)
+        case e.MessageEdited():
+            return RunSaid(run, data.text[:TEXT_CHARS])
         case e.RunStarted():
             return RunBegan(run, event.at)
         case e.RunEnded():

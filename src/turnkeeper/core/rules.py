@@ -73,10 +73,14 @@ def check_rules(given: object, field: str = "approvals") -> Rules:
             told = f'give a list of at most {RULES_MAX} rules, as in ["Read", "Bash(git log*)"]'
             raise InvalidValue(f"{field}.{verdict}", rules, told)
         for rule in rules:
-            if not isinstance(rule, str) or len(rule) > RULE_CHARS or not _RULE.fullmatch(rule):
+            if not isinstance(rule, str) or not is_rule(rule):
                 told = "a rule is Tool or Tool(pattern), as in Bash(git log*)"
                 raise InvalidValue(f"{field}.{verdict}", rule, told)
     return Rules(**{verdict: tuple(rules) for verdict, rules in given.items()})
+
+
+def is_rule(text: str) -> bool:
+    return len(text) <= RULE_CHARS and _RULE.fullmatch(text) is not None
 
 
 def judge(question: Question, *books: Rules) -> Judgement:
@@ -101,14 +105,14 @@ def _fits(rule: str, question: Question, *, strictly: bool) -> bool:
         return False
     if pattern is None or pattern == "*":
         return True
-    found = [_is_about(pattern, *subject, strictly=strictly) for subject in _subjects(question)]
+    found = [_is_about(pattern, *subject, strictly=strictly) for subject in subjects(question)]
     return all(found) if strictly else any(found)
 
 
 Subject = tuple[Literal["command", "path", "text"], str]
 
 
-def _subjects(question: Question) -> Iterator[Subject]:
+def subjects(question: Question) -> Iterator[Subject]:
     """What patterns are about: the command, the path, the address; or else all that was given."""
     given = question.input
     known = False

@@ -182,9 +182,17 @@ def _asked(step: Step, run: Run, signal: s.Asked) -> None:
     question = Question(signal.tool, signal.input, signal.what)
     judged = judge(question, step.policy.rules, step.state.rules)
     if judged.verdict != "ask":
-        decision: e.Settlement = "allowed" if judged.verdict == "allow" else "denied"
-        note = f"{judged.verdict} {judged.rule}"
-        settle(step, run, approval_name(run.id, run.asked), decision, "a rule", note)
+        step.judged.append((approval_name(run.id, run.asked), judged))
+
+
+def settle_judged(step: Step) -> None:
+    """What rules answer is answered when all that was read is taken in: an agent that has ended its
+    turn meanwhile waits for no answer any more."""
+    for approval, judged in step.judged:
+        run = step.state.active
+        if run is not None and approval in run.open:
+            decision: e.Settlement = "allowed" if judged.verdict == "allow" else "denied"
+            settle(step, run, approval, decision, "a rule", f"{judged.verdict} {judged.rule}")
 
 
 def settle(step: Step, run: Run, approval: str, decision: e.Settlement, by: str, note: str) -> None:

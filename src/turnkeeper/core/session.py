@@ -12,17 +12,15 @@ import math
 from collections.abc import Sequence
 from typing import assert_never
 
+from turnkeeper.core import answering, submit, waiting
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
 from turnkeeper.core import events as e
 from turnkeeper.core import signals as s
-from turnkeeper.core import submit
 from turnkeeper.core.ending import Condition, Ending, conclude, end_queued
 from turnkeeper.core.errors import (
     CHILD_REFUSED,
     SESSION_EXISTS,
-    SETTLED,
-    UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
     TurnkeeperError,
@@ -31,7 +29,7 @@ from turnkeeper.core.limits import REKILL_S, RUNNING, Clock, Moment, Phase, chec
 from turnkeeper.core.outcome import Evidence, Kind, decide
 from turnkeeper.core.rest import rest
 from turnkeeper.core.restart import clocks_of, take_up, wind
-from turnkeeper.core.run import begin, expire, note_late, perform, say_all
+from turnkeeper.core.run import begin, expire, note_late, perform, say_all, settle_judged
 from turnkeeper.core.state import Message, Run, Session
 from turnkeeper.core.step import Dying, Live, Step, Trace
 from turnkeeper.core.view import view
@@ -56,6 +54,7 @@ class Machine:
         step = self._new_step(now)
         endings: list[Ending] = []
         rest = self._hear(step, groups, endings)
+        early: dict[str, bool] = {}
         if endings or commands:
             self._take(step, rest)
             early = self._weigh(step, commands, endings)
@@ -63,8 +62,10 @@ class Machine:
             while rest:
                 rest = self._hear(step, rest, endings)
                 self._commit(step, endings)
-            for command in commands:
-                step.replies.append(self._obey(step, command, early))
+        if step.judged:
+            settle_judged(step)
+        for command in commands:
+            step.replies.append(self._obey(step, command, early))
         self._schedule(step)
         return step
 
@@ -240,10 +241,14 @@ class Machine:
                 answer, ending = submit.send(step, command)
                 self._commit(step, [ending] if ending is not None else [])
                 return answer
+            case c.EditRun():
+                return waiting.edit(step, command)
+            case c.HandOver():
+                return waiting.hand_over(step, command)
             case c.StopRun():
                 return self._stop(step, command)
             case c.AnswerApproval():
-                return self._answer(step, command)
+                return answering.answer(step, command)
             case c.Adopt():
                 return self._adopt(step, command)
             case c.ReportChild():
@@ -306,17 +311,6 @@ class Machine:
         cancelled = decided is not None and decided.kind is Kind.CANCELLED
         return c.StopAnswer(run, "stopping", in_time and cancelled)
 
-    def _answer(self, step: Step, command: c.AnswerApproval) -> c.Reply:
-        approval = self.state.approvals.get(command.approval)
-        if approval is None:
-            raise TurnkeeperError(UNKNOWN_APPROVAL, f"there is no approval {command.approval}")
-        run = self.state.active
-        if approval.decision is not None or run is None:
-            told = f"approval {approval.id} was {approval.decision} before"
-            raise TurnkeeperError(SETTLED, told, decision=approval.decision)
-        perform(step, run, s.Answered(approval.id, command.allow, command.by, command.note))
-        return c.Done(self.state.seq)
-
     def _adopt(self, step: Step, command: c.Adopt) -> c.Reply:
         state, run, policy = self.state, self.state.active, self.policy
         if run is None or run.id != command.parent or run.phase not in RUNNING:
@@ -364,10 +358,10 @@ class Machine:
         live = self.live
         settled = live.dying is None and live.attaching_until is None
         if self.state.active is None and settled and not self.holding:
-            waiting = self.state.queued()
-            if waiting:
+            queued = self.state.queued()
+            if queued:
                 self._trace_queued(s.Start)
-                self._start(step, waiting[0])
+                self._start(step, queued[0])
 
     def _wind_requeued(self, step: Step) -> None:
         """What came back to the queue has its dates there: its parent's, and its own if it never

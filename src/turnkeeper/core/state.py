@@ -12,7 +12,7 @@ from turnkeeper.core import events as e
 from turnkeeper.core.effects import Intent
 from turnkeeper.core.limits import Limits, Phase
 from turnkeeper.core.outcome import Evidence, Outcome
-from turnkeeper.core.rules import Rules
+from turnkeeper.core.rules import Rules, What
 
 PASSED_MAX = 20
 """A message that this many later ones went before is next: starvation is bounded."""
@@ -28,11 +28,15 @@ class Message(msgspec.Struct):
     priority: e.Priority
     limits: dict[str, float]
     parent: e.Parent | None
-    seq: int
+    place: int
+    """Where it stands among all that wait: the number of the event that it, or whoever had this
+    place before somebody moved them, was accepted with."""
     accepted_at: float
     run: str
     generation: int = 1
+    ran: bool = False
     passed: int = 0
+    """So many whose place is behind its own went before it."""
     preemptions: int = 0
     losses: int = 0
 
@@ -58,6 +62,12 @@ def message_of(run: str) -> str:
     return "m" + run.removeprefix("r").partition("-")[0]
 
 
+def run_before(run: str) -> str | None:
+    """The run before this one that its message had, by its name; none if it is the first."""
+    first, _, generation = run.rpartition("-")
+    return run_name(message_of(run), int(generation) - 1) if first else None
+
+
 def approval_name(run: str, number: int) -> str:
     """The name of a run's n-th question."""
     return f"a{run.removeprefix('r')}.{number}"
@@ -69,13 +79,16 @@ def run_of_approval(approval: str) -> str:
 
 
 class Approval(msgspec.Struct):
-    """One question to a person. `decision` is none while it is open."""
+    """One question to a person. `decision` is none while it is open; `input`, which is JSON, is
+    kept as long as that."""
 
     id: str
     run: str
     ref: str
     tool: str
     expires_at: float | None
+    input: bytes = b"null"
+    what: What = "tool"
     decision: e.Settlement | None = None
 
 
@@ -145,6 +158,8 @@ class Session(msgspec.Struct):
     )
     ended: dict[str, Outcome] = {}
     successors: dict[str, str] = {}
+    handed: dict[str, str] = {}
+    """Runs that ended in the queue because their words were given to another, and to which."""
     parents: dict[str, str] = {}
     keys: dict[str, Keyed] = {}
     approvals: dict[str, Approval] = {}

@@ -16,6 +16,7 @@ from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.core.fold import apply, apply_words
 from turnkeeper.core.limits import Clocks, Due, Moment, Phase
 from turnkeeper.core.outcome import Sample, Seen
+from turnkeeper.core.rules import Judgement
 from turnkeeper.core.signals import Group, Signal
 from turnkeeper.core.state import Process, Run, Session
 
@@ -64,8 +65,8 @@ class Step:
     """Collects what one look at the world leads to."""
 
     __slots__ = (
-        "effects", "events", "group", "live", "now", "policy", "replies", "requeued", "state",
-        "trace",
+        "effects", "events", "group", "judged", "live", "now", "policy", "replies", "requeued",
+        "state", "trace",
     )  # fmt: skip
 
     def __init__(self, state: Session, live: Live, policy: Policy, now: Moment) -> None:
@@ -79,6 +80,8 @@ class Step:
         self.group: Group | None = None
         self.trace: Trace | None = None
         self.requeued = False
+        self.judged: list[tuple[str, Judgement]] = []
+        """Questions that a rule answers."""
 
     def emit(self, data: e.Fact, run: str | None = None) -> e.Event:
         """This is now true."""

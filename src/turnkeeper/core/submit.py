@@ -2,9 +2,9 @@
 
 Decides idempotency, queueing, steering, superseding and preemption. It must not know what happens
 to a run once it is decided. Invariant: within a class of priority the queue is in the order of
-acceptance; a message is accepted once for ever under its key; a background run is preempted at most
-`preemptions_max` times, and then goes on to its own end; one that took a person's steering is a
-person's, and is not preempted.
+acceptance, or in the one that somebody made of it since (`core.waiting`); a message is accepted
+once for ever under its key; a background run is preempted at most `preemptions_max` times, and then
+goes on to its own end; one that took a person's steering is a person's, and is not preempted.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def wind_queue(live: Live, policy: c.Policy, state: Session, message: Message, n
     """When a waiting message has waited too long: by its own clock, or by its parent's end."""
     limits = limits_for(policy, state, message)
     dates: list[Due] = []
-    if limits.queue_s and message.generation == 1:
+    if limits.queue_s and not message.ran:
         left_s = limits.queue_s - (now.wall - message.accepted_at)
         dates.append(Due(Clock.QUEUE, now.mono + left_s, limits.queue_s))
     if message.parent is not None and message.parent.not_after is not None:

@@ -68,6 +68,10 @@ class TaskLink(ABC):
     def _is_working(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    @property
+    def is_flowing(self) -> bool:
+        return self._flowing.is_set()
+
     async def wait_flowing(self) -> None:
         """The store is behind: nothing more is read until it is not."""
         await self._flowing.wait()

@@ -39,6 +39,9 @@ class Person(Protocol):
 
     def tell(self, *signals: s.AgentSignal) -> None: ...
 
+    @property
+    def is_flowing(self) -> bool: ...
+
     async def wait_flowing(self) -> None: ...
 
     async def wait_leave(self, ref: str, tool: str, given: object) -> tuple[bool, str]:
@@ -142,7 +145,8 @@ class Turn:
             kind = stream.headers.get("content-type", "")
             chunks = stream.chunks()
             async for chunk in chunks:
-                await self._person.wait_flowing()
+                if not self._person.is_flowing:
+                    await self._person.wait_flowing()
                 self._hear(decoder.feed(chunk))
                 if self._is_over():
                     await _read_rest(chunks)

@@ -10,9 +10,10 @@ import hashlib
 import re
 
 import msgspec
+from msgspec import UNSET
 
 from turnkeeper import api
-from turnkeeper.core.commands import Create
+from turnkeeper.core.commands import Create, EditRun
 from turnkeeper.core.errors import (
     KEY_CONFLICT,
     SESSION_EXISTS,
@@ -114,7 +115,24 @@ async def start_child(
     )  # fmt: skip
 
 
-def _text(asked: api.NewMessage) -> str:
+async def edit(gate: Gate, run: str, asked: api.EditRun) -> api.RunOut:
+    """Other words for a run that waits, another place in its class, or both."""
+    words = asked.text is not None or asked.content is not None
+    if not words and asked.before is UNSET:
+        raise InvalidValue("text", None, "give text or content, before, or both")
+    command = EditRun(
+        run=run, text=_text(asked) if words else None, before=asked.before, by=asked.by
+    )
+    await gate.dispatcher.edit(command)
+    return await look(gate, run)
+
+
+async def steer(gate: Gate, run: str, by: str) -> api.HandedOut:
+    """The words of a run that waits are for the turn that is running there now."""
+    return api.handed_out(await gate.dispatcher.hand_over(run, by))
+
+
+def _text(asked: api.NewMessage | api.EditRun) -> str:
     if asked.content is None:
         if asked.text is None:
             raise InvalidValue("text", None, "give text, or content")
@@ -146,7 +164,12 @@ async def stop(gate: Gate, run: str, by: str) -> api.StopOut:
 async def answer_approval(gate: Gate, approval: str, asked: api.Decision) -> api.ApprovalOut:
     """The first answer wins; a later one is refused."""
     allow = asked.decision == "allow"
-    await gate.dispatcher.answer(approval, allow=allow, by=asked.by, note=asked.note)
+    if asked.rule is not None and not asked.always:
+        raise InvalidValue("rule", asked.rule, "a rule is kept with always = true")
+    remember = asked.rule or "" if asked.always else None
+    await gate.dispatcher.answer(
+        approval, allow=allow, by=asked.by, note=asked.note, remember=remember
+    )
     return api.approval_out(await gate.dispatcher.approval(approval))
 
 

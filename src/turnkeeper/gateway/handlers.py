@@ -140,6 +140,14 @@ async def stop(call: Call) -> Answer:
     return answer(200, await actions.stop(call.gate, call.id, call.body.by))
 
 
+async def edit(call: Call) -> Answer:
+    return answer(200, await actions.edit(call.gate, call.id, call.body))
+
+
+async def steer(call: Call) -> Answer:
+    return answer(200, await actions.steer(call.gate, call.id, call.body.by))
+
+
 async def start_child(call: Call) -> Answer:
     call.gate.check_work()
     return answer(202, await actions.start_child(call.gate, call.id, call.body, call.key))

@@ -12,6 +12,10 @@ from turnkeeper.core.errors import (
     CHILD_REFUSED,
     KEY_CONFLICT,
     NO_SUCH_PLACE,
+    NOT_QUEUED,
+    NOT_STEERED,
+    OTHER_CLASS,
+    OVERRULED,
     QUEUE_FULL,
     SESSION_EXISTS,
     SETTLED,
@@ -35,7 +39,7 @@ KEY = {
 SESSION = {"get_session": "id", "send": "id", "events": "id"}
 RUN = {
     "get_run": "run_id", "wait": "run_id", "diagnose": "run_id", "stop": "run_id",
-    "start_child": "run_id",
+    "edit": "run_id", "steer": "run_id", "start_child": "run_id",
 }  # fmt: skip
 
 SOCKET = "/v1/ws"
@@ -76,6 +80,18 @@ TABLE: tuple[Endpoint, ...] = (
         {200: Told(api.RunOut, "the run")}, (UNKNOWN_RUN,),
     ),
     Endpoint(
+        "PATCH", "/v1/runs/{id}", h.edit,
+        "Give a run that waits other words, or another place in its class", "operate",
+        {200: Told(api.RunOut, "it is so, or was so before")},
+        (UNKNOWN_RUN, NOT_QUEUED, OTHER_CLASS), body=api.EditRun,
+    ),
+    Endpoint(
+        "POST", "/v1/runs/{id}/steer", h.steer,
+        "Give the words of a run that waits to the turn that is running", "operate",
+        {200: Told(api.HandedOut, "the running turn has them; this run has ended")},
+        (UNKNOWN_RUN, NOT_QUEUED, NOT_STEERED), body=api.Steer, body_optional=True,
+    ),
+    Endpoint(
         "GET", "/v1/runs/{id}/wait", h.wait, "Wait for a run to end", "read",
         {200: Told(api.RunOut, "it has ended, and this is its outcome"),
          202: Told(api.RunOut, "it has not ended yet")},
@@ -109,7 +125,7 @@ TABLE: tuple[Endpoint, ...] = (
     Endpoint(
         "POST", "/v1/approvals/{id}", h.answer_approval,
         "Answer a question; the first answer wins", "operate",
-        {200: Told(api.ApprovalOut, "your answer stands")}, (UNKNOWN_APPROVAL, SETTLED),
+        {200: Told(api.ApprovalOut, "your answer stands")}, (UNKNOWN_APPROVAL, SETTLED, OVERRULED),
         body=api.Decision,
     ),
     Endpoint(

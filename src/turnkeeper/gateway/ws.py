@@ -24,6 +24,7 @@ from turnkeeper.gateway.asked import Gone, decode
 from turnkeeper.gateway.auth import Access
 from turnkeeper.gateway.feed import Feed, Subscription
 from turnkeeper.gateway.gate import Gate
+from turnkeeper.gateway.news import News
 from turnkeeper.gateway.reader import Reader
 
 log = logging.getLogger("turnkeeper.gateway")
@@ -39,7 +40,8 @@ GOING_AWAY = 1001
 _encoder = msgspec.json.Encoder()
 _incoming: msgspec.json.Decoder[api.Incoming] = msgspec.json.Decoder(api.Incoming)
 
-Command = api.Subscribe | api.Unsubscribe | api.SendMessage | api.StopRun | api.Answer
+Watching = api.WatchSessions | api.UnwatchSessions
+Command = api.Subscribe | api.Unsubscribe | Watching | api.SendMessage | api.StopRun | api.Answer
 
 
 class Socket:
@@ -52,6 +54,7 @@ class Socket:
         self._send = send
         self._feed = Feed(self)
         self._subscriptions: dict[str, Subscription] = {}
+        self._news: News | None = None
         self._commands: set[asyncio.Task[None]] = set()
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._room = asyncio.Semaphore(COMMANDS_MAX)
@@ -119,6 +122,8 @@ class Socket:
                     case api.Subscribe() | api.Unsubscribe():
                         async with self._line(asked.session):
                             await self._watch(asked)
+                    case api.WatchSessions() | api.UnwatchSessions():
+                        await self._watch_all(asked)
                     case api.SendMessage() | api.StopRun() | api.Answer():
                         await self._do(asked)
                     case _:
@@ -144,7 +149,10 @@ class Socket:
             case api.StopRun():
                 answer = await actions.stop(self.gate, asked.run, asked.by)
             case api.Answer():
-                decision = api.Decision(decision=asked.decision, note=asked.note, by=asked.by)
+                decision = api.Decision(
+                    decision=asked.decision, note=asked.note, by=asked.by,
+                    always=asked.always, rule=asked.rule,
+                )  # fmt: skip
                 answer = await actions.answer_approval(self.gate, asked.approval, decision)
             case _:
                 assert_never(asked)
@@ -187,6 +195,25 @@ class Socket:
         await self.say(_encode(told_))
         subscription.begin()
 
+    async def _watch_all(self, asked: Watching) -> None:
+        """Which sessions change; asking again changes nothing."""
+        if isinstance(asked, api.UnwatchSessions):
+            self._end_news()
+        elif self._news is None:
+            self.gate.check_open()
+            self.gate.enter_watcher()
+            self._news = News(self.gate, lambda told: self.say(_encode(told)))
+            self._news.begin()
+        await self.say(_encode(api.Sessions(id=asked.id)))
+
+    def _end_news(self) -> list[asyncio.Task[None]]:
+        news, self._news = self._news, None
+        if news is None:
+            return []
+        self.gate.leave_watcher()
+        task = news.end()
+        return [] if task is None else [task]
+
     def _drop(self, session: str) -> None:
         subscription = self._subscriptions.pop(session, None)
         if subscription is not None:
@@ -213,7 +240,7 @@ class Socket:
 
     async def _leave(self) -> None:
         dropped, self._subscriptions = self._subscriptions, {}
-        tasks = [*self._commands, *self._feed.cancel()]
+        tasks = [*self._commands, *self._feed.cancel(), *self._end_news()]
         if self._ending is not None:
             tasks.append(self._ending)
         for subscription in dropped.values():

@@ -29,6 +29,7 @@ from turnkeeper.net.exchange import (
     redirected,
 )
 from turnkeeper.net.network import Allows, Network, Stream
+from turnkeeper.net.pool import Back, Pool
 from turnkeeper.net.proxy import Proxies, Proxy
 from turnkeeper.net.retry import (
     is_final,
@@ -60,7 +61,6 @@ logging.getLogger("httpcore2").setLevel(logging.WARNING)
 EXCERPT_BYTES = 64 * 1024
 EXCERPT_IDLE_S = 5.0
 BEAT_S = 5.0
-CONNECTIONS = 1000
 FRESH_BODY_BYTES = 256 * 1024
 """From this size on a body goes over a fresh connection: a reused one is on probation, during which
 a reader that pauses would be taken for a dead path."""
@@ -69,11 +69,13 @@ a reader that pauses would be taken for a dead path."""
 class HttpStream:
     """An answer that is read as it comes. Only valid inside its `async with`."""
 
-    def __init__(self, response: httpcore2.Response, exchange: Exchange) -> None:
+    def __init__(self, response: httpcore2.Response, exchange: Exchange, back: Back) -> None:
         self.status = response.status
         self.headers = _plain(response.headers)
         self._response = response
         self._exchange = exchange
+        self._back = back
+        """Gives the connection back."""
         self._chunks = _plain_chunks(response, exchange.request.method)
         self._total = 0
         self._line = 0
@@ -112,7 +114,10 @@ class HttpStream:
             await body.aclose()
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        try:
+            await self._response.aclose()
+        finally:
+            await self._back()
 
     def _check_size(self, chunk: bytes) -> None:
         limits = self._exchange.limits
@@ -145,7 +150,7 @@ class HttpClient:
         self._network = Network(tcp or TcpOptions(), allows)
         self._ssl = ssl_context
         self._proxies = Proxies(os.environ if environ is None else environ)
-        self._pools: dict[tuple[Proxy | None, bool], httpcore2.AsyncConnectionPool] = {}
+        self._pools: dict[tuple[Proxy | None, bool], Pool] = {}
 
     async def __aenter__(self) -> HttpClient:
         return self
@@ -229,10 +234,13 @@ class HttpClient:
         request, limits, watch = exchange.request, exchange.limits, exchange.watch
         watch.allow("connect", limits.connect_s)
         try:
-            pool = self._pool_for(request.url, exchange.fresh)
+            pool, asked = (
+                self._pool_for(request.url, exchange.fresh),
+                for_httpcore(request, exchange),
+            )
             with watch:
-                response = await pool.handle_async_request(for_httpcore(request, exchange))
-            return HttpStream(response, exchange)
+                response, back = await pool.ask(asked)
+            return HttpStream(response, exchange, back)
         except (*BROKEN, Expired) as error:
             raise failure_of(error, exchange) from None
 
@@ -280,22 +288,21 @@ class HttpClient:
             await asyncio.sleep(beat_s)
             wait_s -= beat_s
 
-    def _pool_for(self, url: str, fresh: bool) -> httpcore2.AsyncConnectionPool:
+    def _pool_for(self, url: str, fresh: bool) -> Pool:
         proxy = self._proxies.proxy_for(url)
         pool = self._pools.get((proxy, fresh))
         if pool is None:
             if self._ssl is None:
                 self._ssl = httpcore2.default_ssl_context()
             via = None if proxy is None else httpcore2.Proxy(proxy.url, auth=proxy.auth)
-            pool = httpcore2.AsyncConnectionPool(
+            # It only makes connections for us: which kind is needed is its knowledge.
+            maker = httpcore2.AsyncConnectionPool(
                 ssl_context=self._ssl,
                 proxy=via,
-                max_connections=CONNECTIONS,
-                max_keepalive_connections=0 if fresh else None,
                 keepalive_expiry=self._network.tcp.pool_expiry_s,
                 network_backend=self._network,
             )
-            self._pools[proxy, fresh] = pool
+            pool = self._pools[proxy, fresh] = Pool(maker.create_connection, keeps=not fresh)
         return pool
 
 

@@ -133,6 +133,11 @@ class Task:
             case e.MessageAccepted():
                 self._at = self._at or event.at
                 self.history.append(_heard(data.key, data.message, data.text))
+            case e.MessageEdited() if self.history:
+                said = self.history[0]
+                self.history[0] = msgspec.structs.replace(said, text=data.text)
+            case e.MessageHandedOver():
+                self.history.append(_heard(None, data.message, data.text))
             case e.RunStarted():
                 self._started, self._at = True, event.at
                 news.status(self.status)

@@ -154,6 +154,9 @@ class Told:
             case e.MessageAccepted() if self._replay:
                 self._accepted(data)
                 return []
+            case e.MessageEdited() if data.message in self._texts:
+                self._texts[data.message] = data.text
+                return []
             case e.RunStarted() | e.MessageSteered():
                 return self._person(data.message)
             case e.OutputText(text=text):

@@ -7,6 +7,8 @@ one is told that it has started, and what is open in it; questions are told, and
 
 from __future__ import annotations
 
+import msgspec
+
 from turnkeeper.core import events as e
 from turnkeeper.projections.agui import Json, Telling, timed
 from turnkeeper.projections.agui_asked import run_id_of
@@ -38,6 +40,11 @@ class Thread:
                 self._waiting[data.message] = data
                 self._message[data.run] = data.message
                 self._run_ids[data.message] = run_id_of(data.key, data.run)
+                return []
+            case e.MessageEdited():
+                said = self._waiting.get(data.message)
+                if said is not None:
+                    self._waiting[data.message] = msgspec.structs.replace(said, text=data.text)
                 return []
             case e.RunRequeued():
                 self._message[event.run or ""] = data.message

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import ending_code
 from turnkeeper.core.outcome import Outcome, words_of
@@ -142,6 +144,8 @@ class Story:
         if event.run != self.run:
             return
         match data:
+            case e.MessageEdited():
+                self.message = msgspec.structs.replace(self.message, text=data.text)
             case e.RunStarted():
                 self.status = "in_progress"
                 self._put("response.in_progress")

@@ -16,6 +16,7 @@ import msgspec
 
 from turnkeeper.core import commands as c
 from turnkeeper.core import effects as f
+from turnkeeper.core import given
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import (
     SESSION_EXISTS,
@@ -33,12 +34,10 @@ from turnkeeper.core.state import run_name, run_of_approval
 from turnkeeper.core.view import view_of_record
 from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
+from turnkeeper.runtime.looking import look_over
 from turnkeeper.runtime.placing import is_placed_elsewhere
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
-
-LOOKS_S = 1.0
-"""So long a list waits for what is alive of the runs in it."""
 
 OPTIONS = ("priority", "when_busy", "limits", "key", "sender", "labels")
 """What may be said of a message besides its text."""
@@ -126,9 +125,29 @@ class Dispatcher:
         assert isinstance(answer, c.StopAnswer)
         return answer
 
-    async def answer(self, approval: str, *, allow: bool, by: str = "", note: str = "") -> None:
-        """Answer a question. The first answer wins; a later one is refused."""
-        command = c.AnswerApproval(approval=approval, allow=allow, by=by, note=note)
+    async def edit(self, command: c.EditRun) -> c.RunView:
+        """Other words for a run that waits, or another place in its class."""
+        if command.text is not None:
+            given.text("text", command.text)
+        view = await self._ask(command.run, command)
+        assert isinstance(view, c.RunView)
+        return view
+
+    async def hand_over(self, run: str, by: str = "") -> c.Handed:
+        """The words of a run that waits are for the turn that is running there now."""
+        handed = await self._ask(run, c.HandOver(run=run, by=by))
+        assert isinstance(handed, c.Handed)
+        return handed
+
+    async def answer(
+        self, approval: str, *, allow: bool, by: str = "", note: str = "",
+        remember: str | None = None,
+    ) -> None:  # fmt: skip
+        """Answer a question. The first answer wins; a later one is refused. `remember` is the rule
+        by which what is alike is allowed from now on; empty: the one that is proposed."""
+        command = c.AnswerApproval(
+            approval=approval, allow=allow, by=by, note=note, remember=remember
+        )
         try:
             await self._ask(run_of_approval(approval), command)
         except TurnkeeperError as refused:
@@ -157,25 +176,7 @@ class Dispatcher:
     async def look_over(self, runs: Sequence[r.RunRecord]) -> dict[str, c.RunView]:
         """How those of them are doing that have not ended, as far as they can say it soon: a list
         waits for nobody."""
-        looks = {
-            run.id: asyncio.ensure_future(self._sessions.ask(run.session, c.Look(run=run.id)))
-            for run in runs
-            if run.outcome is None and self._sessions.can_answer(run.session)
-        }
-        if not looks:
-            return {}
-        try:
-            done, _ = await asyncio.wait(looks.values(), timeout=LOOKS_S)
-        finally:
-            for look in looks.values():
-                look.cancel()
-        views: dict[str, c.RunView] = {}
-        for run, look in looks.items():
-            if look in done and not look.cancelled() and look.exception() is None:
-                view = look.result()
-                assert isinstance(view, c.RunView)
-                views[run] = view
-        return views
+        return await look_over(self._sessions, runs)
 
     async def wait(self, run: str, timeout_s: float | None = None) -> Outcome | None:
         """The outcome, or none if it is still running when the time is up."""

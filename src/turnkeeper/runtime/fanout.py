@@ -220,6 +220,8 @@ class Fanout:
         self._tails: dict[str, _Tail] = {}
         self._kept = 0
         self._closed = False
+        self.on_change: set[Callable[[str], None]] = set()
+        """Told the name of every session that something was stored in. They return at once."""
 
     async def watch(self, session: str, after: int = 0) -> Watcher:
         """A watcher that gets everything after the cursor `after`."""
@@ -232,13 +234,15 @@ class Fanout:
             watcher.close()
             raise
         watcher.joined(max(head, tail.head))
-        self.announce(session, head)  # others who watch it here may not have been told
+        self._wake(session, head)  # others who watch it here may not have been told
         if self._closed:
             watcher.end()
         return watcher
 
     def publish(self, session: str, events: Sequence[Event], lines: Sequence[bytes] = ()) -> None:
         """These are stored now."""
+        for told in self.on_change:
+            told(session)
         tail = self._tails.get(session)
         if tail is None:
             return
@@ -254,6 +258,11 @@ class Fanout:
 
     def announce(self, session: str, head: int) -> None:
         """There may be more in the log than was published."""
+        for told in self.on_change:
+            told(session)
+        self._wake(session, head)
+
+    def _wake(self, session: str, head: int) -> None:
         tail = self._tails.get(session)
         if tail is not None and head > tail.head:
             self._kept -= tail.size

@@ -64,6 +64,8 @@ class PostgresOthers:
         self._bell = Bell(address, node, self._heard)
         self._waiting: dict[int, asyncio.Future[str | None]] = {}
         self._look = asyncio.Event()
+        self._heads: dict[str, int] = {}
+        """Of the sessions that are watched here, when it was last looked."""
         self._given_up_at = self._polled_at = 0.0
         """When to look next for what nobody rings for."""
         self._desk: Desk | None = None
@@ -163,8 +165,10 @@ class PostgresOthers:
         """What nobody rang for."""
         self._bell.is_alone = (await self._lines.fetch(_LIVING))[0][0] < 2
         watched = [kept(session) for session in desk.watched()]
-        if watched:
-            for session, head in await self._lines.fetch(_HEADS, watched):
+        found = await self._lines.fetch(_HEADS, watched) if watched else []
+        before, self._heads = self._heads, dict(found)
+        for session, head in found:
+            if before.get(session) != head:
                 desk.announce(told(session), head)
         await self._lines.fetch(_FORGET)
 

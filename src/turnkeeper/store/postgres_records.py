@@ -67,12 +67,12 @@ WRITE = """
         successor = excluded.successor, kind = excluded.kind, reason = excluded.reason,
         outcome = excluded.outcome
 ), runs_changed AS (
-    UPDATE runs r SET state = x.state, started_at = x.started_at, ended_at = x.ended_at,
-        successor = x.successor, kind = coalesce(x.kind, r.kind),
+    UPDATE runs r SET state = x.state, text = x.text, started_at = x.started_at,
+        ended_at = x.ended_at, successor = x.successor, kind = coalesce(x.kind, r.kind),
         reason = coalesce(x.reason, r.reason), outcome = coalesce(x.outcome, r.outcome)
     FROM json_to_recordset($16) AS x (
-        id text, log text, state text, started_at float8, ended_at float8, successor text,
-        kind text, reason text, outcome text
+        id text, log text, state text, text text, started_at float8, ended_at float8,
+        successor text, kind text, reason text, outcome text
     ) JOIN moved m ON m.id = x.log WHERE r.id = x.id
 ), ended AS (
     INSERT INTO endings SELECT run FROM json_to_recordset($17) AS x (run text, log text)
@@ -125,7 +125,7 @@ class Changes:
                     case r.NewRun(_, previous) if previous is not None:
                         runs.append(previous)
                         self._of[("r", previous)] = session
-                    case r.RunBegan(run) | r.RunOver(run):
+                    case r.RunBegan(run) | r.RunOver(run) | r.RunSaid(run):
                         runs.append(run)
                         self._of[("r", run)] = session
                     case r.ApprovalOver(approval):

@@ -42,6 +42,9 @@ class Shelf:
                 self.sessions[record.id] = record
             case r.NewRun(record):
                 self._put_run(record, change)
+            case r.RunSaid(run, text):
+                if run in self.runs:
+                    self.runs[run].text = text
             case r.RunBegan(run, at):
                 begun = self.runs.get(run)
                 if begun is not None and begun.state == "queued":

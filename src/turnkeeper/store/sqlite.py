@@ -25,7 +25,7 @@ from turnkeeper.store.sqlite_reader import Ask, Reader
 from turnkeeper.store.sqlite_schema import connect, open_database
 from turnkeeper.store.sqlite_writer import Claim, Probe, Save, Settle, Work, Writer
 
-GATHER_S = 0.008
+GATHER_S = 0.012
 """Groups of several appends follow each other by so much: then a commit serves more of them."""
 
 PROBE_S = 1.0

@@ -37,8 +37,9 @@ class Worker(Protocol[_In]):
 class Lane(Generic[_Work]):
     """Used from one event loop. With `gather_s`, groups of several follow each other by at least
     that time: then more of them come together, and each costs less. What is urgent does not wait
-    for that, takes the others along, goes before them, and is answered a turn of the loop earlier:
-    whoever waits for it is not kept by what they make of their answers."""
+    for that, and leaves those behind whose time has not come. Where it meets them it goes before
+    them, and is answered a turn of the loop earlier: whoever waits for it is not kept by what they
+    make of their answers."""
 
     def __init__(self, name: str, make: Callable[[], Worker[_Work]], gather_s: float = 0.0) -> None:
         self._loop = asyncio.get_running_loop()
@@ -50,7 +51,10 @@ class Lane(Generic[_Work]):
         self._busy = True
         self._closed = False
         self._hurried = False
+        self._crowded = False
+        """More than one came together the last time: there will be more."""
         self._handed_at = 0.0
+        """When that was."""
         self._gathering: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[Any] = self._loop.create_future()
         self._ended: asyncio.Future[Any] = self._loop.create_future()
@@ -79,8 +83,9 @@ class Lane(Generic[_Work]):
                 self._hand_over()
             else:
                 self._loop.call_soon(self._hand_over)
-        elif urgent:
-            self.hurry()
+        elif urgent and self._gathering is not None:
+            self._gathering.cancel()
+            self._hand_over()
         return future
 
     def hurry(self) -> None:
@@ -103,17 +108,27 @@ class Lane(Generic[_Work]):
             await asyncio.wait([self._ended], timeout=CLOSING_S)
 
     def _hand_over(self) -> None:
-        """All that waits, at once. `_busy` from the first that waits until none does."""
-        self._gathering, self._hurried = None, False
-        if self._urgent or self._waiting:
-            group, first = self._urgent + self._waiting, len(self._urgent)
-            self._urgent, self._waiting = [], []
+        """What waits, at once. `_busy` from the first that waits until none does."""
+        urgent, self._urgent = self._urgent, []
+        self._gathering = None
+        if urgent and self._gathers_s() > 0:
+            self._inbox.put((urgent, len(urgent)))
+        elif urgent or self._waiting:
+            group = urgent + self._waiting
+            self._crowded, self._hurried = len(group) > 1, False
+            self._waiting = []
             self._handed_at = self._loop.time()
-            self._inbox.put((group, first))
+            self._inbox.put((group, len(urgent)))
         elif self._closed:
             self._inbox.put(None)
         else:
-            self._busy = False
+            self._busy = self._hurried = False
+
+    def _gathers_s(self) -> float:
+        """How long those who can wait are still waited for."""
+        if not self._crowded or not self._gather_s or self._closed or self._hurried:
+            return 0.0
+        return self._handed_at + self._gather_s - self._loop.time()
 
     def _is_open(self, fault: BaseException | None) -> None:
         _answer(self._opened, fault)
@@ -129,12 +144,11 @@ class Lane(Generic[_Work]):
             self._loop.call_soon(_tell, group[first:], answers[first:])
         else:
             _tell(group[first:], answers[first:])
-        if len(group) > 1 and self._gather_s and not (self._closed or self._hurried):
-            left_s = self._handed_at + self._gather_s - self._loop.time()
-            if left_s > 0:
-                self._gathering = self._loop.call_later(left_s, self._hand_over)
-                return
-        self._hand_over()
+        left_s = 0.0 if self._urgent else self._gathers_s()
+        if left_s > 0:
+            self._gathering = self._loop.call_later(left_s, self._hand_over)
+        else:
+            self._hand_over()
 
     # In the thread ---------------------------------------------------------------------------
 

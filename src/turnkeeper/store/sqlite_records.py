@@ -32,6 +32,8 @@ def put_changes(execute: Execute, log: int, changes: Iterable[r.Change]) -> None
                 _new_session(execute, log, record)
             case r.NewRun(record):
                 _new_run(execute, record, change)
+            case r.RunSaid(run, text):
+                execute("UPDATE runs SET text = ? WHERE id = ?", (text, run))
             case r.RunBegan(run, at):
                 _began(execute, run, at)
             case r.RunOver():

@@ -1,10 +1,10 @@
-"""Small appends of many logs, stored with a few statements.
+"""Small appends of many logs, stored with one statement.
 
 Decides which appends may go together. It must not know transactions, nor threads. Invariant: what
 goes together is what would have gone one by one: each log moves only from where it was known to be,
 under its own epoch; if one of them does not, `Moved` is raised, and nothing of it may be kept. Each
-statement hands the interpreter over twice: a thread that shares it with a busy loop waits for each,
-so there are as few as can be, filled up with rows that say nothing.
+statement hands the interpreter over twice, and a thread that shares it with a busy loop waits for
+each: so there is one, filled up with rows that say nothing, which by itself is a transaction.
 """
 
 from __future__ import annotations
@@ -23,10 +23,22 @@ from turnkeeper.core.records import CHANGING
 from turnkeeper.ports import Batch
 from turnkeeper.store.chunks import CHUNK_BYTES, CHUNK_EVENTS
 
-ROWS = (2, 4, 8, 16, 32, 64)
+ROWS = (2, 4, 8, 16, 32, 64, 128)
 """A statement has so many rows; for each there is one text, which is compiled once."""
 
-_NO_MOVE, _NO_CHUNK = (None,) * 5, (None,) * 4
+_COLUMNS = "log, epoch, head, upto, at, crc, body"
+_NOTHING = (None,) * 7
+
+INTAKE = f"""
+CREATE TEMP VIEW intake ({_COLUMNS}) AS SELECT {", ".join(["NULL"] * 7)};
+CREATE TEMP TRIGGER taken_in INSTEAD OF INSERT ON intake WHEN NEW.log IS NOT NULL BEGIN
+    UPDATE logs SET head = NEW.upto, updated_at = NEW.at
+        WHERE n = NEW.log AND epoch = NEW.epoch AND head = NEW.head;
+    SELECT RAISE(ABORT, 'moved') WHERE changes() = 0;
+    INSERT INTO chunks (log, first, crc, body) VALUES (NEW.log, NEW.head + 1, NEW.crc, NEW.body);
+END;
+"""
+"""What a connection needs for `put_together`: a row that is put in there is an append."""
 
 
 class Moved(Exception):
@@ -80,6 +92,11 @@ def _is_plain(batch: Batch, log: Log) -> bool:
     return True
 
 
+def fit_one(appends: Sequence[Append]) -> bool:
+    """One statement is enough for them."""
+    return len(appends) <= ROWS[-1]
+
+
 def put_together(connection: apsw.Connection, appends: Sequence[Append]) -> None:
     """Store all of them."""
     most = ROWS[-1]
@@ -88,35 +105,19 @@ def put_together(connection: apsw.Connection, appends: Sequence[Append]) -> None
 
 
 def _put(connection: apsw.Connection, appends: Sequence[Append]) -> None:
-    moves: list[Any] = []
-    chunks: list[Any] = []
+    given: list[Any] = []
     for _, log, batch in appends:
-        events = batch.events
+        events, head = batch.events, log.head
         body = b"\n".join(batch.lines)
-        moves += (log.n, log.epoch, log.head, log.head + len(events), events[-1].at)
-        chunks += (log.n, events[0].seq, crc32(body), body)
+        given += (log.n, log.epoch, head, head + len(events), events[-1].at, crc32(body), body)
     rows = ROWS[bisect_left(ROWS, len(appends))]
-    moves += _NO_MOVE * (rows - len(appends))
-    chunks += _NO_CHUNK * (rows - len(appends))
-    connection.execute(_move(rows), moves)
-    if connection.changes() != len(appends):
-        raise Moved
-    connection.execute(_insert(rows), chunks)
-
-
-@cache
-def _move(rows: int) -> str:
-    values = ",".join(["(?,?,?,?,?)"] * rows)
-    return (
-        "UPDATE logs SET head = column4, updated_at = column5"
-        f" FROM (VALUES {values}) WHERE n = column1 AND epoch = column2 AND head = column3"
-    )
+    given += _NOTHING * (rows - len(appends))
+    try:
+        connection.execute(_insert(rows), given)
+    except apsw.ConstraintError as error:
+        raise Moved from error
 
 
 @cache
 def _insert(rows: int) -> str:
-    values = ",".join(["(?,?,?,?)"] * rows)
-    return (
-        "INSERT INTO chunks (log, first, crc, body)"
-        f" SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"
-    )
+    return f"INSERT INTO intake VALUES {','.join(['(?,?,?,?,?,?,?)'] * rows)}"

@@ -8,7 +8,9 @@ transaction; what is wrong with one piece of work is its own, and does not touch
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,15 @@ from turnkeeper.ports import Batch, OutOfOrder, Snapshot
 from turnkeeper.store.chunks import chunked
 from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of, is_full
 from turnkeeper.store.sqlite_records import SecondEnding, put_changes
-from turnkeeper.store.sqlite_together import Log, Moved, plain_appends, put_together
+from turnkeeper.store.sqlite_together import (
+    INTAKE,
+    Append,
+    Log,
+    Moved,
+    fit_one,
+    plain_appends,
+    put_together,
+)
 
 KNOWN_MAX = 100_000
 
@@ -33,6 +43,10 @@ _EVERYBODYS = (
     apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError,
     apsw.CantOpenError, apsw.CorruptError, apsw.NotADBError, apsw.NoMemError,
 )  # fmt: skip
+
+LOOK_S = 0.05
+"""So often, where only words are stored, it is looked whether the file is still the one that its
+name leads to: to ask the system is to hand the interpreter over."""
 
 WAL_MAX_PAGES = 16_000
 """With so many pages in it, the write-ahead log is brought in before anything else is done."""
@@ -69,10 +83,11 @@ class Writer:
         self._connection = connection
         self._path = path
         self._file = _identity(path)
+        self._looked_at = self._counted_at = -math.inf
         self._execute = connection.cursor().execute
         self._known: dict[str, Log] = {}
         self._damage: str | None = None
-        connection.set_wal_hook(self._count_wal)
+        connection.execute(INTAKE)
 
     def close(self) -> None:
         self._connection.close()
@@ -94,12 +109,16 @@ class Writer:
 
     def _try(self, group: Sequence[Work]) -> list[Any] | Exception:
         """All of the group in one transaction, or why there was none."""
-        if self._refused() is not None:
+        stored = plain_appends(group, self._known)
+        at_once = len(stored) == len(group) and fit_one(stored)
+        if self._refused(lately=at_once) is not None:
             return [self._refused() for _ in group]
         try:
-            self._execute("BEGIN IMMEDIATE")
-            answers = self._do_all(group)
-            self._execute("COMMIT")
+            if at_once:
+                put_together(self._connection, stored)
+                answers: list[Any] = [None] * len(group)
+            else:
+                answers = self._do_all(group, stored)
         except (apsw.Error, Moved, SecondEnding, *_MISTAKES) as error:
             self._known.clear()
             return error
@@ -107,19 +126,32 @@ class Writer:
             if self._connection.in_transaction:
                 with contextlib.suppress(apsw.Error):
                     self._execute("ROLLBACK")
-        if self.wal_pages > WAL_MAX_PAGES or any(isinstance(work, Settle) for work in group):
-            # It is stored: a fault in here is met by the next who writes.
-            with contextlib.suppress(apsw.Error):
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        for one in stored:
+            one.log.head += len(one.batch.events)
+        # It is stored: a fault in here is met by the next who writes.
+        with contextlib.suppress(apsw.Error):
+            self._tend_wal(settle=any(isinstance(work, Settle) for work in group))
         return answers
 
-    def _do_all(self, group: Sequence[Work]) -> list[Any]:
-        stored = plain_appends(group, self._known)
+    def _tend_wal(self, *, settle: bool) -> None:
+        """Now and then it is asked how long the write-ahead log has become. (The library would call
+        us at every commit, which is one more wait for the interpreter.)"""
+        now = time.monotonic()
+        if settle or self.wal_pages > WAL_MAX_PAGES:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        elif now < self._counted_at + LOOK_S:
+            return
+        self._counted_at = now
+        self.wal_pages, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        if done == self.wal_pages:
+            self.wal_pages = 0  # it begins anew with the next who writes
+
+    def _do_all(self, group: Sequence[Work], stored: Sequence[Append]) -> list[Any]:
+        self._execute("BEGIN IMMEDIATE")
         put_together(self._connection, stored)
         together = {one.at for one in stored}
         answers = [None if at in together else self._do(work) for at, work in enumerate(group)]
-        for one in stored:
-            one.log.head += len(one.batch.events)
+        self._execute("COMMIT")
         return answers
 
     def _do(self, work: Work) -> Any:
@@ -238,18 +270,19 @@ class Writer:
             self._damage = fault.what
         return fault
 
-    def _refused(self) -> StoreDown | None:
-        """Why nothing may be written: what would be written now would be lost."""
+    def _refused(self, *, lately: bool = False) -> StoreDown | None:
+        """Why nothing may be written: what would be written now would be lost. `lately`: it is
+        enough to have looked a moment ago."""
         if self._damage is not None:
             return StoreDamaged(self._damage)
-        if _identity(self._path) != self._file:
+        if lately and time.monotonic() < self._looked_at + LOOK_S:
+            return None
+        if _identity(self._path) == self._file:
+            self._looked_at = time.monotonic()
+        else:
             told = f"the database {self._path} was removed or replaced while it was in use"
             return StoreDown(f"{told}; start the server again")
         return None
-
-    def _count_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self.wal_pages = pages
-        return apsw.SQLITE_OK
 
 
 def _log_of(row: Sequence[Any]) -> Log:

@@ -12,12 +12,11 @@ from typing import Any
 
 from turnkeeper.core import events as e
 from turnkeeper.testing.judge_clock import ClockJudge
+from turnkeeper.testing.judge_queue import QueueJudge
 from turnkeeper.testing.judge_stream import StreamJudge
 from turnkeeper.testing.judge_truth import TruthJudge
 from turnkeeper.testing.ledger import (
     ATTEMPTS_MAX,
-    PREEMPTIONS_MAX,
-    RANK,
     SLACK_S,
     Asked,
     Book,
@@ -40,8 +39,11 @@ class LogJudge:
         self.stream = StreamJudge(case)
         self.clock = ClockJudge(case)
         self.truth = TruthJudge(case, self.stream, self.clock)
+        self.queue = QueueJudge(case)
         self._on: dict[type[e.Fact], Callable[[Book, e.Event, Any], None]] = {
-            e.MessageAccepted: self._accepted, e.RunRequeued: self._requeued,
+            e.MessageAccepted: self.queue.accepted, e.RunRequeued: self.queue.requeued,
+            e.MessageEdited: self.queue.edited, e.QueueMoved: self.queue.moved,
+            e.MessageHandedOver: self.queue.handed_over,
             e.RunStarted: self._started, e.AttemptStarted: self._attempt_started,
             e.AttemptReady: self._attempt_ready, e.AttemptFailed: self._attempt_failed,
             e.AttemptEnded: self._attempt_ended, e.AttemptEscalated: self._escalated,
@@ -55,6 +57,7 @@ class LogJudge:
             e.ConversationFact: self._conversation,
             e.ChildEnded: self._child_ended, e.ProcessEnded: self._process_ended,
             e.SessionCreated: lambda book, event, data: None,
+            e.RuleAdded: self._rule_added,
         }  # fmt: skip
 
     def event(self, book: Book, event: e.Event) -> None:
@@ -71,6 +74,7 @@ class LogJudge:
 
     def batch_over(self, book: Book) -> None:
         """What had to happen at once has happened."""
+        self.queue.batch_over(book)
         way, book.must_make_way = book.must_make_way, None
         if way is not None:
             told = f"{way.id} did not make way for a message that goes before it"
@@ -78,95 +82,17 @@ class LogJudge:
 
     # The queue -------------------------------------------------------------------------------
 
-    def _accepted(self, book: Book, event: e.Event, data: e.MessageAccepted) -> None:
-        case, at = self._case, event.at - WALL_AT_START
-        if data.key is not None:
-            case.expect("P4", data.key not in book.keys, f"key {data.key} is accepted twice")
-            book.keys[data.key] = (data.message, data.run, event.seq, data.position)
-        active = book.active
-        if data.steered:
-            can = active is not None and active.decision is None and active.id == data.run
-            case.expect("P4", can, f"{data.message} is to steer {data.run}, which is not running")
-            book.steered[data.message] = (data.run, data, event.seq, at)
-            if active is not None:
-                active.observed = active.observed or bool(active.outputs)
-                active.urgency = min(active.urgency, RANK[data.priority])
-            return
-        case.expect("P4", data.run not in case.runs, f"run {data.run} is accepted twice")
-        rec = RunRec(
-            data.run, book.name, data.message, data.text, RANK[data.priority], event.seq, at,
-            dict(data.limits), data.parent,
-        )  # fmt: skip
-        self._wait(book, rec, at)
-        if active is not None and active.decision is None:
-            self._make_way(book, active, rec, data)
-
-    def _wait(self, book: Book, rec: RunRec, at: float) -> None:
-        rec.queued_at = at
-        rec.limits = book.limits_for(rec.patch)
-        self._case.runs[rec.id] = book.waiting[rec.id] = rec
-        parent = self._case.runs.get(rec.parent.run) if rec.parent is not None else None
-        if parent is not None:
-            parent.offspring.append(rec)
-            if parent.decision is not None:
-                rec.stops.append("parent_ended")
-
-    def _make_way(self, book: Book, active: RunRec, rec: RunRec, data: e.MessageAccepted) -> None:
-        urgency = min(active.urgency, active.rank)
-        background = urgency == RANK["background"] and rec.rank == RANK["person"]
-        if background:
-            if active.preemptions < PREEMPTIONS_MAX:
-                active.stops.append("preempted")
-                book.must_make_way = active
-        elif data.when_busy == "interrupt" and rec.rank <= urgency:
-            active.stops.append("superseded")
-            book.must_make_way = active
-
-    def _requeued(self, book: Book, event: e.Event, data: e.RunRequeued) -> None:
-        case, previous = self._case, self._case.runs[data.previous]
-        case.expect("P1", event.run not in case.runs, f"run {event.run} is queued twice")
-        if data.cause == "not_taken":
-            steer = book.steered.pop(data.message, None)
-            if steer is None:
-                case.blame("P4", f"{data.message} was taken, and is queued again")
-                return
-            _, said, seq, at = steer
-            rec = RunRec(
-                event.run or "", book.name, said.message, said.text, RANK[said.priority], seq, at,
-                dict(said.limits), said.parent,
-            )  # fmt: skip
-        else:
-            rec = self._again(book, event, data, previous)
-        self._wait(book, rec, event.at - WALL_AT_START)
-
-    def _again(self, book: Book, event: e.Event, data: e.RunRequeued, previous: RunRec) -> RunRec:
-        case = self._case
-        case.expect("P4", not previous.requeued, f"{previous.id} is given back twice")
-        case.expect(
-            "P4", data.cause != "lost" or not previous.outputs,
-            f"{data.message} is run again although {previous.id} had output",
-        )  # fmt: skip
-        previous.requeued = data.cause
-        preemptions = previous.preemptions + (data.cause == "preempted")
-        told = f"{data.message} is preempted for the {preemptions}th time"
-        case.expect("P11", preemptions <= PREEMPTIONS_MAX, told)
-        return RunRec(
-            event.run or "", book.name, previous.message, previous.text, previous.rank,
-            previous.seq, previous.accepted_at, previous.patch, previous.parent,
-            generation=previous.generation + 1, preemptions=preemptions,
-        )  # fmt: skip
-
     def _started(self, book: Book, event: e.Event, data: e.RunStarted) -> None:
         case, at = self._case, event.at - WALL_AT_START
         rec = book.waiting.pop(event.run or "", None)
         if rec is None or book.active is not None:
             case.blame("P4", f"{event.run} starts, but it does not wait or another run is there")
             return
-        before = [x for x in book.waiting.values() if (x.rank, x.seq) < (rec.rank, rec.seq)]
+        before = [x for x in book.waiting.values() if (x.rank, x.place) < (rec.rank, rec.place)]
         told = f"{rec.id} starts before {', '.join(x.id for x in before)}"
         case.expect("P11", not before, told)
         case.expect("P10", data.limits == rec.limits, f"{rec.id} has limits {data.limits}")
-        if rec.limits.queue_s and rec.generation == 1:
+        if rec.limits.queue_s and not rec.ran:
             due = rec.accepted_at + rec.limits.queue_s
             case.on_time("P10", book, due, at, f"{rec.id} started")
         self._parents_date(rec, data)
@@ -308,6 +234,13 @@ class LogJudge:
         case.expect("P10", right, f"{data.approval} expires at {expires}, asked at {at:.3f} s")
         self._output(book, event, data)
 
+    def _rule_added(self, book: Book, event: e.Event, data: e.RuleAdded) -> None:
+        """A rule comes with the answer that it was given with, and only if somebody gave it."""
+        asked = self._active(book, event).open.get(data.approval)
+        kept = asked is not None and data.rule in asked.rules
+        self._case.expect("P6", kept, f"the rule {data.rule} came with no answer")
+        book.rules.add(data.rule)
+
     def _settled(self, book: Book, event: e.Event, data: e.ApprovalSettled) -> None:
         case, at, run = self._case, event.at - WALL_AT_START, self._active(book, event)
         asked = run.open.pop(data.approval, None)
@@ -327,7 +260,9 @@ class LogJudge:
             case.expect("P10", at >= due - 1e-3, f"{name} expired too early, at {at:.3f} s")
             case.on_time("P10", book, due, at, f"{name} expired")
         elif data.decision == "allowed":
-            case.expect("P6", True in asked.answers, f"{name} is allowed, but nobody allowed it")
+            ruled = data.by == "a rule" and data.note.removeprefix("allow ") in book.rules
+            told = f"{name} is allowed, but nobody allowed it"
+            case.expect("P6", ruled or True in asked.answers, told)
             case.expect("P6", run.decision is None, f"{name} is allowed after the run's decision")
             case.on_time("P6", book, due, at, f"{name} was allowed")
         elif data.decision == "denied":

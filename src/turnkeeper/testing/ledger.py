@@ -109,6 +109,8 @@ class Asked:
     decision: str = ""
     settled_at: float = 0.0
     answers: list[bool] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """What people asked to allow from then on."""
     executed: int = 0
 
 
@@ -121,11 +123,13 @@ class RunRec:
     message: str
     text: str
     rank: int
-    seq: int
+    place: int
     accepted_at: float
     patch: dict[str, float]
     parent: e.Parent | None = None
     generation: int = 1
+    ran: bool = False
+    """Its message had a turn before."""
     queued_at: float = 0.0
     """When it came (back) to the queue."""
     preemptions: int = 0
@@ -142,6 +146,12 @@ class RunRec:
     observed: bool = False
     stops: list[str] = field(default_factory=list)
     """Why it was asked to stop, and by whom: only true requests."""
+    edits: list[str] = field(default_factory=list)
+    """The words that people asked it to have."""
+    moves: list[str | None] = field(default_factory=list)
+    """The runs that people asked it to go before."""
+    handings: int = 0
+    """How often people asked to give its words to the running turn."""
     decision: Decision | None = None
     urgency: int = 9
     """The highest class that steered it."""
@@ -175,8 +185,13 @@ class Book:
     active: RunRec | None = None
     previous: RunRec | None = None
     waiting: dict[str, RunRec] = field(default_factory=dict)
-    steered: dict[str, tuple[str, e.MessageAccepted, int, float]] = field(default_factory=dict)
-    """Steering messages that are neither taken nor requeued, and the run that was to take them."""
+    steered: dict[str, tuple[str, RunRec]] = field(default_factory=dict)
+    """Steering messages that are neither taken nor requeued: the run that was to take them, and
+    what they become if it does not."""
+    words: dict[str, str] = field(default_factory=dict)
+    """What each message says now."""
+    rules: set[str] = field(default_factory=set)
+    """What is allowed because somebody said so once for all."""
     keys: dict[str, tuple[str, str, int, int]] = field(default_factory=dict)
     children: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Child runs that are not reported as ended: the session they are in, and their parent."""
@@ -188,6 +203,7 @@ class Book:
     back_at: float = 0.0
     """When a server last took it up: what it was doing, it does again from there."""
     must_make_way: RunRec | None = None
+    must_end: RunRec | None = None
 
     def limits_for(self, patch: dict[str, float]) -> Limits:
         """The limits of a message here: of the operator, the session and the message, in turn. Only

@@ -121,6 +121,7 @@ class Oracle(Witness):
         told = f"frame {frame} was written to {process} before that was stored"
         self.case.expect("P4", stored, told)
         self.log.stream.was_written(self.case.books[proc.session], process, frame, intent)
+        self.log.queue.written(self.case.books[proc.session], intent)
 
     def took(self, process: str, frame: int, intent: Intent) -> None:
         self.log.stream.took(process, frame, intent)
@@ -202,10 +203,37 @@ class Oracle(Witness):
         stored = self.case.runs[run].outcome
         self.case.expect("P2", stored == outcome, f"{run} is told as {outcome}, stored as {stored}")
 
-    def answering(self, approval: str, allow: bool) -> None:
+    def editing(self, run: str, text: str | None, before: str | None) -> None:
+        known = self.case.runs.get(run)
+        if known is not None and text is not None:
+            known.edits.append(text)
+        elif known is not None:
+            known.moves.append(before)
+
+    def handing_over(self, run: str) -> None:
+        known = self.case.runs.get(run)
+        if known is not None:
+            known.handings += 1
+
+    def handed_over(self, answer: c.Handed) -> None:
+        """P4: whoever is told that its words were given on has ended, and the log says to whom."""
+        run = self.case.runs.get(answer.run)
+        out = run.outcome if run is not None else None
+        right = out is not None and out.reason == "superseded" and answer.into in out.detail
+        self.case.expect("P4", right, f"{answer.run} is said to be given to {answer.into}")
+
+    def not_queued(self, run: str) -> None:
+        """Whoever is told that a run does not wait is told the truth."""
+        known = self.case.runs.get(run)
+        waits = known is not None and run in self.case.books[known.session].waiting
+        self.case.expect("P4", not waits, f"{run} is said not to wait, and does")
+
+    def answering(self, approval: str, allow: bool, rule: str | None = None) -> None:
         question = self.case.questions.get(approval)
         if question is not None:
             question.answers.append(allow)
+            if rule is not None:
+                question.rules.append(rule)
 
     def answered(self, approval: str, allow: bool) -> None:
         """It was said to have counted."""

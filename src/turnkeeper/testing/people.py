@@ -10,15 +10,22 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
     FENCED,
+    INVALID,
     KEY_CONFLICT,
+    NOT_QUEUED,
+    NOT_STEERED,
+    OTHER_CLASS,
     SETTLED,
     SHUTTING_DOWN,
     STORE_DOWN,
     UNKNOWN_APPROVAL,
     UNKNOWN_RUN,
+    Code,
     TurnkeeperError,
 )  # fmt: skip
 from turnkeeper.runtime.dispatcher import Dispatcher
@@ -68,6 +75,13 @@ class People:
                 await self._send(action)
             case p.Stop():
                 await self._stop(action)
+            case p.Edit():
+                await self._edit(action.text, c.EditRun(run="", text=action.words))
+            case p.Move():
+                before = None if action.before is None else self._newest(action.before)
+                await self._edit(action.text, c.EditRun(run="", before=before))
+            case p.HandOver():
+                await self._hand_over(self._newest(action.text))
             case p.Reply():
                 await self._reply(action)
             case p.LoseNode():
@@ -147,9 +161,12 @@ class People:
 
     # Stops and answers -----------------------------------------------------------------------
 
+    def _newest(self, text: str) -> str:
+        runs = self._world.runs_of.get(text)
+        return runs[-1] if runs else "r_unknown"
+
     async def _stop(self, action: p.Stop) -> None:
-        runs = self._world.runs_of.get(action.text)
-        run = runs[-1] if runs else "r_unknown"
+        run = self._newest(action.text)
         self._oracle.stop_asked(run)
         answer = await self._ask("person", lambda d: d.stop(run, by="somebody"), again=True)
         case = self._oracle.case
@@ -160,24 +177,52 @@ class People:
             unknown = answer.entry is UNKNOWN_RUN and run not in case.runs
             case.expect("P3", unknown, f"stop of {run} was refused: {answer}")
 
+    async def _edit(self, text: str, command: c.EditRun) -> None:
+        command = msgspec.structs.replace(command, run=self._newest(text))
+        run, before = command.run, command.before or None
+        self._oracle.editing(run, command.text, before)
+        answer = await self._ask("person", lambda d: d.edit(command), again=True)
+        if isinstance(answer, TurnkeeperError):
+            right = (NOT_QUEUED, UNKNOWN_RUN, OTHER_CLASS, INVALID)
+            self._refused(run if answer.fields.get("run", run) == run else "", answer, right)
+
+    async def _hand_over(self, run: str) -> None:
+        self._oracle.handing_over(run)
+        answer = await self._ask("person", lambda d: d.hand_over(run, "somebody"), again=True)
+        if isinstance(answer, c.Handed):
+            self._world.note("person", answer)
+            self._oracle.handed_over(answer)
+        elif isinstance(answer, TurnkeeperError):
+            self._refused(run, answer, (NOT_QUEUED, UNKNOWN_RUN, NOT_STEERED))
+
+    def _refused(self, run: str, answer: TurnkeeperError, right: tuple[Code, ...]) -> None:
+        told = f"what was asked of {run} was refused: {answer}"
+        self._oracle.case.expect("P4", answer.entry in right, told)
+        if answer.entry is NOT_QUEUED:
+            self._oracle.not_queued(run)
+
     async def _reply(self, action: p.Reply) -> None:
         asked = self._world.approvals[action.session]
         known = 0 < action.nth <= len(asked)
         approval = asked[action.nth - 1] if known else "a_unknown.1"
+        rule = action.rule if action.allow else None
         for _ in range(2 if action.twice else 1):
-            self._oracle.answering(approval, action.allow)
+            self._oracle.answering(approval, action.allow, rule)
             answer = await self._ask(
-                "person", lambda d: self._answer(d, approval, action.allow), again=False
+                "person", lambda d: self._answer(d, approval, action.allow, rule), again=False
             )
             if answer is True:
                 self._oracle.answered(approval, action.allow)
             elif isinstance(answer, TurnkeeperError):
                 right = SETTLED if known else UNKNOWN_APPROVAL
                 told = f"answer to {approval} was refused: {answer}"
-                self._oracle.case.expect("P6", answer.entry is right, told)
+                foreign = rule is not None and answer.entry is INVALID
+                self._oracle.case.expect("P6", foreign or answer.entry is right, told)
 
-    async def _answer(self, dispatcher: Dispatcher, approval: str, allow: bool) -> bool:
-        await dispatcher.answer(approval, allow=allow, by="somebody")
+    async def _answer(
+        self, dispatcher: Dispatcher, approval: str, allow: bool, rule: str | None
+    ) -> bool:
+        await dispatcher.answer(approval, allow=allow, by="somebody", remember=rule)
         return True
 
     async def _lose(self, action: p.LoseNode) -> None:

@@ -52,6 +52,26 @@ class Stop(Action, frozen=True, tag=True):
     text: str = ""
 
 
+class Edit(Action, frozen=True, tag=True):
+    """Somebody gives the run of that text (its newest) other words."""
+
+    text: str
+    words: str
+
+
+class Move(Action, frozen=True, tag=True):
+    """Somebody moves the run of that text before that of another; or to the end."""
+
+    text: str
+    before: str | None = None
+
+
+class HandOver(Action, frozen=True, tag=True):
+    """Somebody gives the words of the run of that text to the running turn."""
+
+    text: str
+
+
 class Reply(Action, frozen=True, tag=True):
     """Somebody answers the n-th question of that session (0: one that does not exist)."""
 
@@ -59,6 +79,8 @@ class Reply(Action, frozen=True, tag=True):
     nth: int
     allow: bool
     twice: bool = False
+    rule: str | None = None
+    """What is to be allowed from then on, too."""
 
 
 class LoseNode(Action, frozen=True, tag=True):
@@ -94,7 +116,7 @@ class Watch(Action, frozen=True, tag=True):
     leave_s: float = 0.0
 
 
-AnyAction = Send | Stop | Reply | LoseNode | Kill | Close | Tidy | Watch
+AnyAction = Send | Stop | Edit | Move | HandOver | Reply | LoseNode | Kill | Close | Tidy | Watch
 
 
 class AgentPlan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

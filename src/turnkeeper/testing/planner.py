@@ -61,6 +61,7 @@ class _Maker:
         sessions = tuple(self._session(i, agents) for i in range(count))
         actions = self._actions(sessions)
         chores = Random(self._seed + 0.5)
+        actions += self._changes_of_mind(Random(self._seed + 0.25), actions)
         actions += [p.Tidy(at=chores.uniform(0.2, 6.0)) for _ in range(chores.choice((0, 1, 6)))]
         return p.Plan(
             seed=self._seed, profile=self._profile, limits=self._limits(), agents=agents,
@@ -222,6 +223,33 @@ class _Maker:
             p.Stop(text="nobody" if self._may(0.08) else r.choice(texts), **self._when(names))  # type: ignore[arg-type]
             for _ in range(count)
         ]
+
+    def _changes_of_mind(self, r: Random, actions: list[p.AnyAction]) -> list[p.AnyAction]:
+        """Some edit what waits, give it another place, or give it to the running turn, and some
+        answer for all that is to come. By a chance of its own, so that what else a seed means stays
+        as it was."""
+        sends = [action for action in actions if isinstance(action, p.Send)]
+        often = self._is("people", "steering", "restarts", "mixed", "kills")
+        found: list[p.AnyAction] = []
+        for i, action in enumerate(actions):
+            if isinstance(action, p.Reply) and action.nth and r.random() < 0.2:
+                actions[i] = msgspec.structs.replace(action, rule="*")
+        for send in sends:
+            if r.random() > (0.7 if often else 0.2):
+                continue
+            at = round(send.at + r.choice((0.0, 0.001, 0.05, 0.3, 1.0)), 3)
+            alike = [s.text for s in sends if s.priority == send.priority]
+            other = r.choice((None, r.choice(alike), r.choice(alike), r.choice(sends).text))
+            found.append(
+                r.choice((
+                    p.Edit(at=at, text=send.text, words=f"{send.text} {r.randint(1, 3)}"),
+                    p.Move(at=at, text=send.text, before=other),
+                    p.Move(at=at, text=send.text, before=other),
+                    p.HandOver(at=at, text=send.text),
+                    p.HandOver(at=at, text=send.text),
+                ))
+            )  # fmt: skip
+        return found
 
     def _replies(self, names: list[str]) -> list[p.AnyAction]:
         r = self._r

@@ -143,7 +143,7 @@ def test_every_kind_of_event_is_one_line(fact: type[e.Fact]) -> None:
         "approval": "a_1", "ref": "x", "decision": "denied", "clock": "idle", "silent_s": 1.0,
         "budget_s": 2.0, "diagnosis": "nothing for 1 s", "seen": Seen(), "detail": "",
         "outcome": Kind.FAILED, "what": "text", "child": "r_2", "session": "s_2",
-        "conversation": "c_1",
+        "conversation": "c_1", "rule": "Bash(git\npush *)",
     }  # fmt: skip
     given = {key: blank[key] for key in fact.__struct_fields__ if key in blank}
     if fact is e.RunEnded:

@@ -1,112 +1,22 @@
-"""The shapes of the network API: what is asked over HTTP and WebSocket, and what is answered.
+"""What is answered over HTTP: the shapes of answers, and how they are made.
 
-Decides names and types on the wire, once, for the gateway, the client and the command line. It must
-not know how anything is carried out. Invariant: a field that is not known is refused, not ignored;
-what is here is what `/openapi.json` says.
+Decides names and types. It must not know who asked. Invariant: nothing is made up: an answer says
+what a record or a view says.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
-from turnkeeper.core.commands import Abilities, NextClock, RunView
+from turnkeeper.core.commands import Abilities, Handed, NextClock, RunView
 from turnkeeper.core.errors import ending_code
-from turnkeeper.core.events import Priority, WhenBusy
-from turnkeeper.core.limits import LIMIT_KEYS, LONGEST_S
+from turnkeeper.core.events import Priority
 from turnkeeper.core.outcome import Kind, Outcome, Seen
+from turnkeeper.core.proposal import in_a_line, rule_for
 from turnkeeper.core.records import ApprovalRecord, ApprovalState, RunRecord, SessionRecord
-
-Name = Annotated[str, Meta(max_length=128)]
-Line = Annotated[str, Meta(max_length=500)]
-Path = Annotated[str, Meta(max_length=4096)]
-Note = Annotated[str, Meta(max_length=10_000)]
-Key = Annotated[str, Meta(min_length=1, max_length=256, pattern="^[!-~]+$")]
-Label = Annotated[str, Meta(min_length=1, max_length=64)]
-Limits = Annotated[
-    dict[str, float],
-    Meta(
-        extra_json_schema={
-            "propertyNames": {"enum": list(LIMIT_KEYS)},
-            "additionalProperties": {"type": "number", "minimum": 0, "maximum": LONGEST_S},
-        }
-    ),
-]
-Labels = Annotated[dict[Label, Annotated[str, Meta(max_length=256)]], Meta(max_length=32)]
-
-# Asked ---------------------------------------------------------------------------------------
-
-
-class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What somebody sends us."""
-
-
-RuleList = Annotated[
-    list[Annotated[str, Meta(min_length=1, max_length=1000)]], Meta(max_length=200)
-]
-
-
-class RulesIn(Asked, kw_only=True):
-    """What the agent may do unasked here, by tool and pattern: `Read`, `Bash(git log*)`. `deny`
-    beats `ask`, `ask` beats `allow`, the operator's rules among them."""
-
-    allow: RuleList = []
-    ask: RuleList = []
-    deny: RuleList = []
-
-
-class NewSession(Asked, kw_only=True):
-    """`id` is a name of your own for it; without one it gets one."""
-
-    agent: Name
-    id: Name | None = None
-    title: Line = ""
-    cwd: Path = ""
-    limits: Limits = {}
-    labels: Labels = {}
-    approvals: RulesIn = msgspec.field(default_factory=RulesIn)
-
-
-class TextPart(Asked, kw_only=True):
-    text: str
-    type: Literal["text"] = "text"
-
-
-class NewMessage(Asked, kw_only=True):
-    """`text`, or `content` in parts. `deadline_s` is the same as `limits.deadline_s`."""
-
-    text: str | None = None
-    content: Annotated[list[TextPart], Meta(min_length=1, max_length=1000)] | None = None
-    priority: Priority = "person"
-    when_busy: WhenBusy = "queue"
-    deadline_s: float | None = None
-    limits: Limits = {}
-    sender: Line = ""
-
-
-class NewChild(NewMessage, kw_only=True):
-    """What a run gives another to do: in `session`, or in a new one with `agent`."""
-
-    session: Name | None = None
-    agent: Name | None = None
-    title: Line = ""
-    cwd: Path = ""
-    priority: Priority = "agent"
-
-
-class Decision(Asked, kw_only=True):
-    decision: Literal["allow", "deny"]
-    note: Note = ""
-    by: Line = ""
-
-
-class Stop(Asked, kw_only=True):
-    by: Line = ""
-
-
-# Answered ------------------------------------------------------------------------------------
+from turnkeeper.core.rules import Question
 
 
 class SessionOut(msgspec.Struct, kw_only=True):
@@ -182,8 +92,20 @@ class StopOut(msgspec.Struct, kw_only=True):
     changed: bool
 
 
+class HandedOut(msgspec.Struct, kw_only=True):
+    """The words of `run`, which has ended, were given to `into`, which is running. `changed` is
+    false where that was so before."""
+
+    run: str
+    message: str
+    into: str
+    changed: bool
+
+
 class ApprovalOut(msgspec.Struct, kw_only=True):
-    """`input_is_cut`: in a list, a long `input` is the beginning of its JSON, as text."""
+    """`input_is_cut`: in a list, a long `input` is the beginning of its JSON, as text. `summary` is
+    what it is about, in a line; `rule` is the one that `always` would keep, empty if none is
+    proposed (or the input is cut)."""
 
     id: str
     session: str
@@ -197,6 +119,8 @@ class ApprovalOut(msgspec.Struct, kw_only=True):
     settled_at: float | None = None
     by: str = ""
     note: str = ""
+    summary: str = ""
+    rule: str = ""
 
 
 class AgentOut(msgspec.Struct, kw_only=True):
@@ -256,101 +180,6 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] = {}
 
 
-# WebSocket: asked ----------------------------------------------------------------------------
-
-
-class Subscribe(Asked, tag="subscribe", kw_only=True):
-    """Everything of that session after `after`, and on. Asking again moves the cursor."""
-
-    session: str
-    after: Annotated[int, Meta(ge=0)] = 0
-    id: str | None = None
-
-
-class Unsubscribe(Asked, tag="unsubscribe", kw_only=True):
-    session: str
-    id: str | None = None
-
-
-class SendMessage(Asked, tag="send", kw_only=True):
-    """A message, with the idempotency key that makes sending it again harmless."""
-
-    id: str
-    session: str
-    message: NewMessage
-    key: Key | None = None
-
-
-class StopRun(Asked, tag="stop", kw_only=True):
-    id: str
-    run: str
-    by: Line = ""
-
-
-class Answer(Asked, tag="answer", kw_only=True):
-    id: str
-    approval: str
-    decision: Literal["allow", "deny"]
-    note: Note = ""
-    by: Line = ""
-
-
-class Ping(Asked, tag="ping", kw_only=True):
-    id: str | None = None
-
-
-Incoming = Subscribe | Unsubscribe | SendMessage | StopRun | Answer | Ping
-
-# WebSocket: told. `Events` is written by hand where it is hot: {"type":"events","session":…,
-# "events":[…]}; one frame may have several events, always of one session and in order.
-
-
-class Events(msgspec.Struct, tag="events", kw_only=True):
-    session: str
-    events: list[msgspec.Raw]
-
-
-class Subscribed(msgspec.Struct, tag="subscribed", kw_only=True):
-    session: str
-    after: int
-    seq: int
-    id: str | None = None
-
-
-class Unsubscribed(msgspec.Struct, tag="unsubscribed", kw_only=True):
-    """Nothing more of that session comes. Unasked, an `error` with the id of the subscription
-    has said why."""
-
-    session: str
-    id: str | None = None
-
-
-class Reply(msgspec.Struct, tag="reply", kw_only=True):
-    """What the command of that id is answered: `AcceptedOut`, `StopOut` or `ApprovalOut`."""
-
-    id: str
-    answer: msgspec.Raw
-
-
-class Refused(msgspec.Struct, tag="error", kw_only=True):
-    """The command of that id, or (none) something that was not understood, is refused."""
-
-    problem: Problem
-    id: str | None = None
-
-
-class Pong(msgspec.Struct, tag="pong", kw_only=True):
-    id: str | None = None
-
-
-class Goodbye(msgspec.Struct, tag="goodbye", kw_only=True):
-    """The server goes: come back, and go on by cursor."""
-
-    why: str
-
-
-Outgoing = Events | Subscribed | Unsubscribed | Reply | Refused | Pong | Goodbye
-
 # From what the runtime knows -----------------------------------------------------------------
 
 
@@ -392,9 +221,15 @@ def run_out(record: RunRecord, view: RunView | None = None) -> RunOut:
 
 
 def approval_out(record: ApprovalRecord) -> ApprovalOut:
-    return ApprovalOut(**msgspec.structs.asdict(record))
+    question = Question(record.tool, record.input)
+    rule = "" if record.input_is_cut or record.state != "open" else rule_for(question)
+    return ApprovalOut(**msgspec.structs.asdict(record), summary=in_a_line(question), rule=rule)
 
 
 def agent_out(name: str, driver: str, abilities: Abilities, outlives_server: bool) -> AgentOut:
     can = {field: bool(getattr(abilities, field)) for field in abilities.__struct_fields__}
     return AgentOut(name=name, driver=driver, abilities=can, outlives_server=outlives_server)
+
+
+def handed_out(answer: Handed) -> HandedOut:
+    return HandedOut(**msgspec.structs.asdict(answer))
