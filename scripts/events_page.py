@@ -33,7 +33,7 @@ PLAIN: dict[type[e.Fact], str] = {
     e.ToolEndedFact: "A tool call is over.",
     e.ApprovalRequested: "The agent wants a person's leave; after `expires_at` it is denied.",
     e.ApprovalSettled: "A question is settled, once. `answer`: whether the agent is owed it.",
-    e.ContextLostFact: "The agent refused to resume this conversation and began a fresh one.",
+    e.ContextLostFact: "The agent could not go on with this conversation, and began a fresh one.",
     e.ChildStarted: "This run started a run in another session.",
     e.ChildEnded: "A run that this one started has ended.",
 }

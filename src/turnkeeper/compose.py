@@ -36,7 +36,7 @@ from turnkeeper.runtime.policies import of_driver, policy_of
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.runtime.way import Way
 from turnkeeper.store.memory import MemoryStore
-from turnkeeper.store.opening import nodes_of, open_store
+from turnkeeper.store.opening import nodes_of, open_store, transcripts_of
 from turnkeeper.store.opening import store_at as store_at
 from turnkeeper.store.opening import store_trouble as store_trouble
 
@@ -310,6 +310,7 @@ async def durable(
     nodes = nodes_of(store)
     if nodes is not None:
         ports = replace(ports, membership=nodes[0], others=nodes[1], end=custody.end)
+        ports = replace(ports, transcripts=transcripts_of(store))
     dispatcher = way.lead_to(Dispatcher(ports))
     system = System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
     if nodes is not None:

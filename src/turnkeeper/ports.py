@@ -8,7 +8,7 @@ happens is reported as signals.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -113,6 +113,27 @@ class Agent(Protocol):
     def reattach(self, opening: Opening, pos: int, sink: Sink) -> Link:
         """The process of that name, its stream read from `pos`. It reports `Ready` if it is, and
         whatever it finds; `Gone` if nothing is left."""
+
+
+class Transcript(msgspec.Struct, frozen=True):
+    """What an agent itself keeps of a conversation. `name` is its driver's own word for where."""
+
+    conversation: str
+    name: str
+    body: bytes
+
+
+@runtime_checkable
+class Carrier(Protocol):
+    """An agent whose conversations can be carried to another node. Both methods block."""
+
+    def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
+        """What it has of that conversation; none if there is nothing, or more than so many bytes.
+        Raises `OSError`."""
+
+    def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
+        """The agent finds it from now on, or found it before, with what came since. Raises
+        `OSError`; false if it cannot be placed here."""
 
 
 class ChildWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,6 +351,34 @@ class Others(Protocol):
 
     async def serve(self, desk: Desk) -> None:
         """Carry what others ask to the desk, and tell it of logs that grew. Until cancelled."""
+
+
+class KeptTranscript(msgspec.Struct, frozen=True):
+    """What is kept of a session's conversation: as it was on `node` after the event `seq`. Without
+    a transcript there is only that."""
+
+    conversation: str
+    seq: int
+    node: str
+    transcript: Transcript | None
+
+
+class Transcripts(Protocol):
+    """What agents keep of their conversations, where other nodes find it: the last of each session.
+    Every method may raise `StoreDown`."""
+
+    @property
+    def node(self) -> str: ...
+
+    async def keep(
+        self, session: str, seq: int, conversation: str, transcript: Transcript | None
+    ) -> None:
+        """Instead of what was kept before, unless that is of a later event."""
+
+    async def find(self, session: str) -> KeptTranscript | None: ...
+
+    async def close(self) -> None:
+        """Nothing more is asked."""
 
 
 class NodeOver(Exception):

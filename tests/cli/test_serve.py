@@ -80,6 +80,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("[server]\ndrain_s = 'x'\n", "server.drain_s = 'x' is not allowed"),
+        ("[server]\ndrain_turns = 'x'\n", "server.drain_turns = 'x' is not allowed"),
         ("[agents.a]\ndriver = 'acp'\n", "agents.a.command = () is not allowed"),
         ("[agents.a]\ndriver = 'claude'\nmodle = 'x'\n", "agents.a.modle = 'x' is not allowed"),
         ("[tokens.t]\nscope = 'read'\nenv = 'NOT_SET'\n", "tokens.t.env = 'NOT_SET'"),
@@ -214,6 +215,19 @@ def test_draining_has_a_bound(tmp_path: Path) -> None:
         assert time.monotonic() - began < 30
     (kept,) = tk_json("ps", "-a", data=tmp_path / "data")["items"]
     assert kept["outcome"]["reason"] == "shutdown"
+
+
+def test_draining_stops_what_runs_if_it_is_told_to_and_leaves_what_waits(tmp_path: Path) -> None:
+    with house(tmp_path / "data", "--drain-turns", "stop") as there:
+        run = there.send("s", "stall after 1")
+        there.wait_phase(run, "working")
+        behind = there.send("s", "hello")
+        assert there.end() == 0
+    kept = {one["id"]: one for one in tk_json("ps", "-a", data=tmp_path / "data")["items"]}
+    assert (kept[run]["outcome"]["kind"], kept[run]["outcome"]["reason"]) == (
+        "cancelled", "shutdown",
+    )  # fmt: skip
+    assert kept[behind]["outcome"] is None
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

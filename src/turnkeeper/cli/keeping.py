@@ -37,9 +37,13 @@ PORTS = click.IntRange(0, 65535)
     "--store", metavar="URL", help="Where the logs are; else store.url, or the data directory."
 )
 @click.option("--drain", is_flag=True, help="On SIGTERM wait for running turns, within drain_s.")
+@click.option(
+    "--drain-turns", type=click.Choice(("let", "stop")), metavar="HOW",
+    help="As --drain: let running turns come to their end, or stop them.",
+)  # fmt: skip
 def serve(
     config: str | None, host: str | None, port: int | None, data: str | None, store: str | None,
-    drain: bool,
+    drain: bool, drain_turns: str | None,
 ) -> None:  # fmt: skip
     """The server: it prints its address and serves until SIGTERM or Ctrl-C.
 
@@ -49,7 +53,11 @@ def serve(
     with telling():
         from turnkeeper.cli.serving import serve_config
 
-        sys.exit(serve_config(config, host=host, port=port, data=data, store=store, drain=drain))
+        code = serve_config(
+            config, host=host, port=port, data=data, store=store, drain=drain,
+            drain_turns=drain_turns,
+        )  # fmt: skip
+        sys.exit(code)
 
 
 @click.command(short_help="A server with the demo agent, to play with.")

@@ -91,14 +91,16 @@ class Plan:
 
 def serve_config(
     path: str | None, *, host: str | None, port: int | None, data: str | None, store: str | None,
-    drain: bool,
+    drain: bool, drain_turns: str | None = None,
 ) -> int:  # fmt: skip
     """Serve as the configuration says; the exit code."""
     given = _given(host, port, data)
     if store is not None:
         given["store.url"] = (store, "--store")
-    if drain:
-        given["server.drain"] = (True, "--drain")
+    if drain or drain_turns is not None:
+        given["server.drain"] = (True, "--drain" if drain else "--drain-turns")
+    if drain_turns is not None:
+        given["server.drain_turns"] = (drain_turns, "--drain-turns")
     config = load(path, os.environ, given)
     return asyncio.run(_Serving(Plan(config, config.agents or usual_agents())).wait_served())
 
@@ -280,14 +282,17 @@ class _Serving:
     async def _end(self, served: _Served) -> None:
         """Refuse what is new; wait for what runs, if that was asked for; then let go of it all."""
         server, dispatcher = served.server, served.system.dispatcher
-        bound_s = self._config.server.drain_s if self._config.server.drain else 0.0
+        how = self._config.server
+        bound_s = how.drain_s if how.drain else 0.0
+        stop = how.drain and how.drain_turns == "stop"
         served.notifier.stopping("stopping")
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
         if served.system.member is not None:
             served.system.member.draining = True
-        if bound_s:  # whoever looks for it still finds it: what runs can be watched and stopped
-            left = await dispatcher.drain(bound_s)
+        # Whoever looks for it still finds it: what runs can be watched and stopped.
+        if bound_s or stop:
+            left = await dispatcher.drain(bound_s, stop=stop)
             if left:
                 log.warning("%d runs went on for %g s (drain_s) and are left", left, bound_s)
         served.place.withdraw()

@@ -39,6 +39,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Push notifications may go to addresses inside the network."""
     drain: bool = False
     drain_s: Seconds = 60.0
+    drain_turns: Literal["let", "stop"] = "let"
+    """What becomes of turns that run when it drains: they come to their end, or are stopped."""
     lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 20.0
     """With PostgreSQL: so long this node lives after it last said so."""
 

@@ -1,17 +1,24 @@
 """Claude Code as an agent: `claude -p` in stream-json, in custody.
 
-Decides its arguments, and how it is told to resume. It must not know what its lines mean.
+Decides its arguments, how it is told to resume, and where it keeps its conversations. It must not
+know what its lines mean.
 Invariant: it asks before it uses a tool, unless the operator's permission mode says otherwise.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import unicodedata
+from pathlib import Path
+
 from turnkeeper.core.commands import Abilities
 from turnkeeper.custody.client import Custodian
+from turnkeeper.drivers import transcripts
 from turnkeeper.drivers.offer import Offer
 from turnkeeper.drivers.process import SAMPLE_S
 from turnkeeper.drivers.program import ProgramAgent, ProgramOptions
-from turnkeeper.ports import Opening
+from turnkeeper.ports import Opening, Transcript
 from turnkeeper.wire.claude import ClaudeCodec
 
 COMMAND = ("claude",)
@@ -25,6 +32,8 @@ VARIABLES = (
     "CLAUDE_CODE_USE_VERTEX",
 )  # fmt: skip
 ADVICE = "Run `claude` and log in with /login, or set ANTHROPIC_API_KEY for Turnkeeper"
+
+LONGEST_NAME = 200
 
 
 class ClaudeOptions(ProgramOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,5 +77,34 @@ class ClaudeAgent(ProgramAgent):
             argv += ["--resume", opening.conversation]
         return (*argv, *options.args)
 
+    def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
+        root = self._projects(cwd)
+        if root is None or not transcripts.is_name(conversation):
+            return None
+        found = transcripts.newest(root.glob(f"*/{conversation}.jsonl"))
+        body = transcripts.read_lines(found, most) if found is not None else None
+        return Transcript(conversation, "", body) if body is not None else None
+
+    def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
+        root, folder = self._projects(cwd), project_of(self.place_of(cwd))
+        if root is None or folder is None or not transcripts.is_name(transcript.conversation):
+            return False
+        transcripts.put(root, [folder], f"{transcript.conversation}.jsonl", transcript.body)
+        return True
+
+    def _projects(self, cwd: str) -> Path | None:
+        own = self.own_folder("CLAUDE_CONFIG_DIR", ".claude", cwd)
+        return own / "projects" if own is not None else None
+
     def codec(self, opening: Opening) -> ClaudeCodec:
         return ClaudeCodec()
+
+
+def project_of(cwd: str) -> str | None:
+    """The folder for the conversations of that place: its path, with a dash for each UTF-16 unit
+    that is no ASCII letter or digit. None for a long one, which gets a name that we do not know."""
+    path = unicodedata.normalize("NFC", os.path.realpath(cwd))
+    units = path.encode("utf-16-be", "replace")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    name = re.sub("[^a-zA-Z0-9]", "-", "".join(chr(high << 8 | low) for high, low in pairs))
+    return name if 0 < len(name) <= LONGEST_NAME else None

@@ -2,13 +2,15 @@
 
 Decides where it runs, which of our environment it gets, and what is said when it has no login. It
 must not know any agent's protocol. Invariant: a variable is handed on only if it is the agent's
-own, by name, or was given by the operator; nothing of the agent's own files is ever written.
+own, by name, or was given by the operator; of the agent's own files only those of a conversation
+that comes from another node are written (`drivers.transcripts`).
 """
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -70,6 +72,17 @@ class ProgramAgent(ProcessAgent):
     def argv(self, opening: Opening) -> tuple[str, ...]:
         """The program and its arguments for this opening."""
 
+    def variable(self, name: str) -> str:
+        """What it gets as that variable, which is one that it gets; empty if there is none."""
+        return self._program.env.get(name, os.environ.get(name, ""))
+
+    def own_folder(self, variable: str, usual: str, cwd: str) -> Path | None:
+        """Where it keeps its own files: what that variable says, or a folder in its home."""
+        given, home = self.variable(variable), self.variable("HOME")
+        if given:
+            return Path(self.place_of(cwd), given)
+        return Path(home, usual) if home else None
+
     def command(self, opening: Opening) -> Command:
         names = (*self.handed_on, *self._program.variables)
         own = {name: os.environ[name] for name in names if name in os.environ}
@@ -88,6 +101,9 @@ class ProgramAgent(ProcessAgent):
         return advised(sink, self._program.advice or self.advice)
 
     def _placed(self, opening: Opening) -> Opening:
-        cwd = opening.cwd or self._program.cwd
-        place = os.path.abspath(os.path.expanduser(cwd)) if cwd else os.getcwd()
-        return msgspec.structs.replace(opening, cwd=place)
+        return msgspec.structs.replace(opening, cwd=self.place_of(opening.cwd))
+
+    def place_of(self, cwd: str) -> str:
+        """Where it works, for a session that says this of it."""
+        cwd = cwd or self._program.cwd
+        return os.path.abspath(os.path.expanduser(cwd)) if cwd else os.getcwd()

@@ -79,7 +79,7 @@ class SessionActor:
         self._snapshots = Snapshots(around.store, around.snapshot_every)
         self.used_at = self._loop.time()
         limits = machine.policy.limits
-        self._supervisor = Supervisor(around.agent, machine.state, limits, self.hear)
+        self._supervisor = Supervisor(around.agent, machine.state, limits, self.hear, around.gone)
         self._task: asyncio.Task[None] | None = None
 
     # What others may do ----------------------------------------------------------------------
@@ -273,6 +273,7 @@ class SessionActor:
             if type(event.data) is RunEnded:
                 tell_ended(self.machine.state.agent, event, event.data, self._ran)
                 self._waiters.tell(event.run or "", event.data.outcome)
+                self._around.ended(self.machine.state, event)
         self._ran = self.machine.state.active
         if self._idle is not None and self.machine.state.active is None and not self._idle.done():
             self._idle.set_result(None)

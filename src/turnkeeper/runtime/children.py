@@ -119,12 +119,11 @@ class Children:
         """The run that this process works for now; `TOKEN_OVER` if there is none."""
         try:
             session = (await self._dispatcher.run(process.rpartition(".")[0])).session
-            actor = await self._dispatcher.actor(session)
+            state = await self._dispatcher.state(session)
         except TurnkeeperError as unknown:
             if unknown.entry is not UNKNOWN_RUN:
                 raise
         else:
-            state = actor.machine.state
             run, used = state.active, state.process
             works = run is not None and run.phase in RUNNING
             if run is not None and works and used is not None and used.name == process:
@@ -185,10 +184,10 @@ class Children:
         """It works where its parent works, if nothing else is said, and under the rules of its
         session: what may not be done there is not done by starting somebody who may. What is
         allowed there, another agent has still to ask for."""
-        self._dispatcher.check_agent(agent)
+        await self._dispatcher.check_agent(agent)
         labels = {OWNER: above.session}
         cwd = wanted.cwd or (await self._dispatcher.session(above.session)).cwd
-        rules = (await self._dispatcher.actor(above.session)).machine.state.rules
+        rules = (await self._dispatcher.state(above.session)).rules
         if agent != above.agent:
             rules = msgspec.structs.replace(rules, allow=())
         make = c.Create(agent=agent, title=wanted.title, cwd=cwd, labels=labels, rules=rules)

@@ -30,12 +30,12 @@ from turnkeeper.core.errors import (
 from turnkeeper.core.events import Event, Parent
 from turnkeeper.core.limits import RUNNING, check_patch
 from turnkeeper.core.outcome import Kind, Outcome
-from turnkeeper.core.state import run_name, run_of_approval
+from turnkeeper.core.state import Session, run_name, run_of_approval
 from turnkeeper.core.view import view_of_record
 from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.fanout import Fanout, Watcher
 from turnkeeper.runtime.looking import look_over
-from turnkeeper.runtime.placing import is_placed_elsewhere
+from turnkeeper.runtime.placing import is_known_elsewhere, is_placed_elsewhere
 from turnkeeper.runtime.sessions import Ports, Sessions
 from turnkeeper.runtime.surroundings import ChildEffect
 
@@ -76,9 +76,9 @@ class Dispatcher:
     def announce(self, session: str, head: int) -> None:
         self.fanout.announce(session, head)
 
-    async def drain(self, within_s: float) -> int:
-        """Start nothing more, and wait for what runs; how many runs still do after that time."""
-        return await self._sessions.drain(within_s)
+    async def drain(self, within_s: float, *, stop: bool = False) -> int:
+        """Start nothing more, and wait for what runs, or stop it; how many runs are still on."""
+        return await self._sessions.drain(within_s, stop=stop)
 
     def processes(self) -> list[str]:
         """The agents' processes of the sessions that are alive here."""
@@ -288,9 +288,10 @@ class Dispatcher:
         """A name for something new."""
         return self._ports.ids.new(prefix)
 
-    def check_agent(self, name: str) -> None:
-        """`UNKNOWN_AGENT` if there is none of that name."""
-        self._sessions.agent(name)
+    async def check_agent(self, name: str) -> None:
+        """`UNKNOWN_AGENT` if there is none of that name, here or on another node."""
+        if not await is_known_elsewhere(self._ports, name):
+            self._sessions.agent(name)
 
     async def find_session(self, session: str) -> r.SessionRecord | None:
         """That session, if there is one."""
@@ -305,9 +306,9 @@ class Dispatcher:
         lines = await self._ports.store.read_lines(session, after, limit)
         return [line.decode() for line in lines]
 
-    async def actor(self, session: str) -> SessionActor:
-        """The living actor of that session, for whoever wants to look at its state."""
-        return await self._sessions.actor(session)
+    async def state(self, session: str) -> Session:
+        """The state of that session, whichever node has it, for whoever wants to look at it."""
+        return await self._sessions.state(session)
 
     def actor_if_loaded(self, session: str) -> SessionActor | None:
         """The living actor of that session, for whoever wants to look at its state."""

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 from turnkeeper.core import commands as c
 from turnkeeper.core.step import Trace
-from turnkeeper.ports import Agent, Clock, EventStore, Ids, Membership, Observer, Others
+from turnkeeper.ports import (
+    Agent,
+    Clock,
+    EventStore,
+    Ids,
+    Membership,
+    Observer,
+    Others,
+    Transcripts,
+)
 from turnkeeper.runtime.fanout import BEHIND_MAX
 from turnkeeper.runtime.snapshots import SNAPSHOT_EVERY
 
@@ -44,5 +53,7 @@ class Ports:
     membership: Membership | None = None
     others: Others | None = None
     """Where there are other nodes on the same store."""
+    transcripts: Transcripts | None = None
+    """Where conversations are kept for them."""
     end: Callable[[Sequence[str]], Awaitable[None]] = _nothing_to_end
     """Ends the agents' processes of these names, which are not ours to have any more."""

@@ -19,3 +19,11 @@ async def is_placed_elsewhere(ports: Ports, session: str, agent: str) -> bool:
         return False
     await membership.assign(session, node)
     return True
+
+
+async def is_known_elsewhere(ports: Ports, agent: str) -> bool:
+    """Whether another node, and not this one, has that agent."""
+    if ports.membership is None or agent in ports.agents:
+        return False
+    nodes = await ports.membership.nodes()
+    return any(node.left_s > 0 and agent in node.agents for node in nodes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,15 +23,16 @@ from turnkeeper.core.errors import (
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
     UNKNOWN_SESSION,
-    Fenced,
     StoreDown,
     TurnkeeperError,
 )  # fmt: skip
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
-from turnkeeper.core.state import message_of
+from turnkeeper.core.state import Session, message_of
 from turnkeeper.ports import Agent, Elsewhere
 from turnkeeper.runtime.actor import SessionActor
+from turnkeeper.runtime.carrying import Carrying
+from turnkeeper.runtime.errands import Errand, persist
 from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.ground import Ports as Ports
 from turnkeeper.runtime.snapshots import read_state
@@ -43,8 +44,6 @@ WHERE_MAX = 100_000
 AT_ONCE = 32
 """So many sessions are read at once when a server starts: the store commits them together."""
 
-Errand = Callable[[], Coroutine[Any, Any, None]]
-
 
 class Sessions:
     """Everybody who is alive here."""
@@ -53,6 +52,7 @@ class Sessions:
         self._ports = ports
         self._fanout = fanout
         self._post = post
+        self._carrying = Carrying(ports.store, ports.transcripts)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._where: dict[str, str] = {}
         self._due: dict[str, float] = {}
@@ -209,6 +209,14 @@ class Sessions:
             raise TurnkeeperError(UNKNOWN_AGENT, told, agent=name)
         return agent
 
+    async def state(self, session: str) -> Session:
+        """The state of that session, for whoever wants to look at it: the living one or, if another
+        node has it, what its log says."""
+        try:
+            return (await self.actor(session)).machine.state
+        except Elsewhere:
+            return await read_state(self._ports.store, session)
+
     async def actor(self, session: str, create: str | None = None) -> SessionActor:
         """The one actor of that session, read from its log if it is not alive."""
         self._check_open()
@@ -246,7 +254,7 @@ class Sessions:
 
     def errand(self, errand: Errand) -> None:
         """Something that has to be carried to another session, however long its store is down."""
-        task = asyncio.ensure_future(_persist(errand))
+        task = asyncio.ensure_future(persist(errand))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
@@ -259,25 +267,32 @@ class Sessions:
         actors = [task.result() for task in self._actors.values() if _loaded(task)]
         return [actor.machine.state.process.name for actor in actors if actor.machine.state.process]
 
-    async def drain(self, within_s: float) -> int:
-        """Start nothing more, and wait for what runs; how many runs still do after that time. What
-        nothing runs in any more is given to other nodes, where there are some."""
+    async def drain(self, within_s: float, *, stop: bool) -> int:
+        """Start nothing more, and wait for what runs, or `stop` it, for which there is always time;
+        how many runs still are on then. What nothing runs in any more is given to other nodes,
+        where there are some."""
         self._draining = self._ports.membership is not None
-        draining = [asyncio.ensure_future(self._drain(actor)) for actor in self.living()]
-        if not draining:
+        living = self.living()
+        if not living:
             return 0
+        if stop:
+            within_s = max(within_s, *(actor.ladder_s for actor in living))
+        draining = [asyncio.ensure_future(self._drain(actor, stop=stop)) for actor in living]
+        for task in draining:
+            task.add_done_callback(_retrieve)
         _, late = await asyncio.wait(draining, timeout=within_s)
         for task in late:
             task.cancel()
         return len(late)
 
-    async def _drain(self, actor: SessionActor) -> None:
-        await actor.drain()
+    async def _drain(self, actor: SessionActor, *, stop: bool) -> None:
+        await (actor.retire(queued_too=False) if stop else actor.drain())
         session, process = actor.machine.state.id, actor.machine.state.process
         if self._ports.membership is not None:
             self._actors.pop(session, None)
             await actor.close()
             await self._ports.end([process.name] if process is not None else [])
+            await self._carrying.finish(session)
             await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
@@ -304,6 +319,7 @@ class Sessions:
         for actor in actors:
             await actor.close()
         self._actors.clear()
+        await self._carrying.close()
 
     def _check_open(self) -> None:
         if self.closing:
@@ -324,9 +340,12 @@ class Sessions:
             self._ports.take(session)
             epoch = await self._ports.store.claim(session)
             machine = await self._read(session, create)
+            agent, carrying = self.agent(machine.policy.agent), self._carrying
             around = Surroundings(
-                self._ports.store, self._ports.clock, self.agent(machine.policy.agent),
-                self._fanout, lambda: self._read(session, create), self._post, self._let_go,
+                self._ports.store, self._ports.clock, agent, self._fanout,
+                lambda: self._read(session, create), self._post, self._let_go,
+                lambda state, event: carrying.ended(agent, state, event),
+                await carrying.bring(agent, machine.state),
                 self._ports.snapshot_every, self._ports.observer,
             )  # fmt: skip
             actor = SessionActor(machine, epoch, around)
@@ -369,24 +388,6 @@ class Sessions:
 
     async def _end(self, processes: Sequence[str]) -> None:
         await self._ports.end(processes)
-
-
-async def _persist(errand: Errand) -> None:
-    pause_s = 0.1
-    while True:
-        try:
-            return await errand()
-        except (StoreDown, Fenced):
-            pass
-        except Elsewhere:
-            return None
-        except TurnkeeperError as refused:
-            log.info("nothing to do there: %s", refused)
-            return None
-        except Exception:
-            log.exception("an errand between sessions failed, and is tried again")
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, 5.0)
 
 
 def _loaded(task: asyncio.Task[SessionActor]) -> bool:

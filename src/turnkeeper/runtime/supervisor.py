@@ -16,7 +16,7 @@ import msgspec
 
 from turnkeeper.core import effects as f
 from turnkeeper.core.limits import Limits
-from turnkeeper.core.signals import AgentSignal, Broken, Gone, Group, Text, Thinking
+from turnkeeper.core.signals import AgentSignal, Broken, ContextLost, Gone, Group, Text, Thinking
 from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Link, Opening, Sink
 
@@ -31,11 +31,15 @@ ProcessEffect = f.Open | f.Reattach | f.Write | f.Sweep | f.Terminate | f.Kill
 class Supervisor:
     """Holds the links to one session's processes: the one in use, and those being ended."""
 
-    def __init__(self, agent: Agent, state: Session, limits: Limits, sink: Sink) -> None:
+    def __init__(
+        self, agent: Agent, state: Session, limits: Limits, sink: Sink, gone: str | None = None
+    ) -> None:
+        """`gone` is a conversation that the agent is not to go on with, though it might."""
         self._agent = agent
         self._state = state
         self._limits = limits
         self._sink = sink
+        self._lost = gone
         self._links: dict[str, Link] = {}
         self._gone: set[str] = set()
         """Those that were gone before their link was in our hands."""
@@ -76,7 +80,11 @@ class Supervisor:
     def _do(self, effect: ProcessEffect) -> None:
         match effect:
             case f.Open(fresh=True):
-                opening = self._opening(effect.process, effect.run, effect.conversation)
+                conversation = effect.conversation
+                if conversation is not None and conversation == self._lost:
+                    self._report(effect.process, ContextLost(conversation))
+                    conversation = None
+                opening = self._opening(effect.process, effect.run, conversation)
                 self._hold(effect.process, self._agent.open(opening, self._hear))
             case f.Reattach() if effect.process in self._links:
                 pass

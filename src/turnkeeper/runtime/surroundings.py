@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from turnkeeper.core import effects as f
 from turnkeeper.core.errors import SHUTTING_DOWN, TurnkeeperError
+from turnkeeper.core.events import Event
 from turnkeeper.core.session import Machine
+from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Clock, EventStore, Observer
 from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.snapshots import SNAPSHOT_EVERY
@@ -30,6 +32,10 @@ class Surroundings:
     reload: Callable[[], Awaitable[Machine]]
     post: Callable[[ChildEffect], None]
     closed: Callable[[str, bool], None]
+    ended: Callable[[Session, Event], None]
+    """Is told of every run's end, once it is stored."""
+    gone: str | None = None
+    """A conversation that the agent has here only as it was before, and is not to go on with."""
     snapshot_every: int = SNAPSHOT_EVERY
     observer: Observer | None = None
 

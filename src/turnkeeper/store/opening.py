@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnkeeper.core.errors import MISSING_PART, TurnkeeperError
-from turnkeeper.ports import EventStore, NodeRecord
+from turnkeeper.ports import EventStore, NodeRecord, Transcripts
 
 if TYPE_CHECKING:
     from turnkeeper.store.postgres import PostgresStore
@@ -35,6 +35,18 @@ async def open_store(at: Path | str, node: str | None = None) -> SqliteStore | P
 
         return await SqliteStore.open(at)
     return await open_postgres(at, node)
+
+
+def transcripts_of(store: EventStore) -> Transcripts | None:
+    """Where agents' conversations are kept for other nodes, if there can be any."""
+    node = getattr(store, "node", None)
+    if node is None:
+        return None
+    from turnkeeper.store.postgres import PostgresStore
+    from turnkeeper.store.postgres_transcripts import PostgresTranscripts
+
+    assert isinstance(store, PostgresStore)
+    return PostgresTranscripts(store.address, node)
 
 
 def nodes_of(store: EventStore) -> tuple[PostgresNodes, PostgresOthers] | None:

@@ -147,7 +147,21 @@ CREATE INDEX approvals_run ON approvals (run, n);
 CREATE INDEX approvals_state ON approvals (state, n);
 """
 
-STEPS: tuple[str, ...] = (_V1,)
+_V2 = """
+-- What a session's agent itself keeps of its conversation, as it was on `node` after the event
+-- `seq`; without a body, only that. The body is compressed (zlib).
+CREATE TABLE transcripts (
+    log bigint PRIMARY KEY,
+    seq bigint NOT NULL,
+    node text COLLATE "C" NOT NULL,
+    conversation text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    body bytea
+);
+ALTER TABLE transcripts ALTER COLUMN body SET STORAGE EXTERNAL;
+"""
+
+STEPS: tuple[str, ...] = (_V1, _V2)
 """Step number n makes version n of version n - 1. A step that was ever released never changes."""
 
 _HAS_VERSIONS = """

@@ -36,7 +36,11 @@ _CLEAR = (
     "DELETE FROM labels WHERE session = $1",
     "DELETE FROM sessions WHERE id = $1",
 )
-_CLEAR_LOG = ("DELETE FROM snapshots WHERE log = $1", "DELETE FROM chunks WHERE log = $1")
+_CLEAR_LOG = (
+    "DELETE FROM snapshots WHERE log = $1",
+    "DELETE FROM transcripts WHERE log = $1",
+    "DELETE FROM chunks WHERE log = $1",
+)
 _USED = """
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = $1 AND c.relkind = 'r'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 
@@ -64,7 +65,8 @@ def refuse_to_resume(voice: ClaudeVoice, id: str) -> None:
 
 
 def main() -> None:
-    memory = Memory()
+    place = "".join(c if c.isascii() and c.isalnum() else "-" for c in os.getcwd())
+    memory = Memory(f".claude/projects/{place}", after=".jsonl")
     voice = ClaudeVoice(memory)
     argv = sys.argv
     if "--resume" in argv:

@@ -67,7 +67,7 @@ class CodexVoice(Voice):
 
 def main() -> None:
     assert "app-server" in sys.argv
-    memory = Memory()
+    memory = Memory(".codex/sessions/2026/02/01", "rollout-2026-02-01T08-30-00-", ".jsonl")
     voice = CodexVoice(memory)
     turn: Turn | None = None
     for said in lines():

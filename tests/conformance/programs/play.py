@@ -80,28 +80,33 @@ class Voice(ABC):
 
 
 class Memory:
-    """Conversations, in a folder of the program's own."""
+    """Conversations, each in a file, in a folder of the program's own."""
 
-    def __init__(self) -> None:
-        self._folder = Path(os.environ["HOME"], "conversations")
-        self._folder.mkdir(exist_ok=True)
+    def __init__(self, folder: str = "conversations", before: str = "", after: str = "") -> None:
+        self._folder = Path(os.environ["HOME"], folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._before, self._after = before, after
         self.id = ""
 
     def begin(self) -> str:
         self.id = uuid.uuid4().hex
-        (self._folder / self.id).touch()
+        self._file.touch()
         return self.id
 
     def resume(self, id: str) -> bool:
         self.id = id
-        return (self._folder / id).exists()
+        return self._file.exists()
 
     def note(self, text: str) -> None:
-        with (self._folder / self.id).open("a", encoding="utf-8") as file:
+        with self._file.open("a", encoding="utf-8") as file:
             file.write(text[:200].replace("\n", " ") + "\n")
 
     def recall(self) -> str:
-        return (self._folder / self.id).read_text(encoding="utf-8")
+        return self._file.read_text(encoding="utf-8")
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"{self._before}{self.id}{self._after}"
 
 
 class Turn:

@@ -137,3 +137,14 @@ def test_after_letting_go_nothing_is_heard_any_more() -> None:
     hands.agent.link.say(s.Text("still at work"))
     assert hands.agent.link.calls == ["detach"]
     assert hands.heard == []
+
+
+def test_a_conversation_that_is_only_here_as_it_was_before_is_told_as_lost() -> None:
+    agent, heard = FakeAgent(answers=False), list[s.Group]()
+    agent.ready = False
+    hands = Supervisor(agent, Session("s_1"), Limits(), heard.append, "c_1")
+    hands.do(OPEN)
+    assert agent.link.opening.conversation is None
+    assert heard == [s.Group("p_1", "", (s.ContextLost("c_1"),))]
+    hands.do(f.Open("p_2", "r_2", "c_2", fresh=True))
+    assert agent.link.opening.conversation == "c_2"

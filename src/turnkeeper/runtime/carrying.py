@@ -1,0 +1,168 @@
+"""Conversations go along when a session goes to another node.
+
+Decides when what an agent keeps of one is stored, and whether what is stored is all there was. It
+must not know any agent's files. Invariant: an agent goes on with all turns that were not lost, or
+the log says that it does not: never silently with an older state of its conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from turnkeeper.core.errors import StoreDown
+from turnkeeper.core.events import AttemptStarted, Event, RunEnded
+from turnkeeper.core.outcome import Kind
+from turnkeeper.core.state import Session
+from turnkeeper.ports import Agent, Carrier, EventStore, KeptTranscript, Transcript, Transcripts
+
+log = logging.getLogger("turnkeeper.carrying")
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A longer conversation stays on its node."""
+
+SETTLE_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Agents write on for a moment after a turn's end: it is looked after each of these until two looks
+find the same."""
+
+TRIES, PAUSE_S = 5, 1.0
+LAST_S = 10.0
+"""So long at most it is waited for when this server goes."""
+
+PAGE_EVENTS = 512
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    agent: Carrier
+    conversation: str
+    cwd: str
+    seq: int
+
+
+class Carrying:
+    """The conversations of this server's sessions. Without `transcripts` nothing is done."""
+
+    def __init__(self, store: EventStore, transcripts: Transcripts | None) -> None:
+        self._store = store
+        self._transcripts = transcripts
+        self._wanted: dict[str, _Wanted] = {}
+        """Turns that ended, and of which nothing is stored yet."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    # At a turn's end -------------------------------------------------------------------------
+
+    def ended(self, agent: Agent, state: Session, event: Event) -> None:
+        """A run ended there: what the agent has of the conversation will be stored."""
+        if self._transcripts is None or not isinstance(agent, Carrier):
+            return
+        if state.conversation is None or not _left_something(event):
+            return
+        session = state.id
+        self._wanted[session] = _Wanted(agent, state.conversation, state.cwd, event.seq)
+        task = self._tasks.get(session)
+        if task is None or task.done():
+            task = asyncio.ensure_future(self._keep_all(session, self._transcripts))
+            self._tasks[session] = task
+            task.add_done_callback(lambda done: self._forget(session, done))
+
+    def _forget(self, session: str, done: asyncio.Task[None]) -> None:
+        if self._tasks.get(session) is done:
+            del self._tasks[session]
+
+    async def finish(self, session: str) -> None:
+        """Until what is to be stored of that session is, within a bound."""
+        task = self._tasks.get(session)
+        if task is not None:
+            await asyncio.wait([task], timeout=LAST_S)
+
+    async def close(self) -> None:
+        """What is to be stored is, within a bound; then nothing more."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LAST_S)
+            for task in late:
+                task.cancel()
+        if self._transcripts is not None:
+            await self._transcripts.close()
+
+    async def _keep_all(self, session: str, transcripts: Transcripts) -> None:
+        while session in self._wanted:
+            wanted = self._wanted.pop(session)
+            try:
+                found = await self._settled(session, wanted)
+                await _keep(transcripts, session, wanted, found)
+            except Exception as fault:
+                # What is stored then is of an earlier turn, and is not gone on with elsewhere.
+                log.warning("the conversation of session %s stays here: %r", session, fault)
+
+    async def _settled(self, session: str, wanted: _Wanted) -> Transcript | None:
+        """What the agent has, once it does not change any more."""
+        read, asked = wanted.agent.read_transcript, (wanted.conversation, wanted.cwd, MOST_BYTES)
+        found: Transcript | None = None
+        for pause_s in SETTLE_S:
+            await asyncio.sleep(pause_s)
+            before, found = found, await asyncio.to_thread(read, *asked)
+            if session in self._wanted or (found is not None and found == before):
+                break
+        return found
+
+    # On another node -------------------------------------------------------------------------
+
+    async def bring(self, agent: Agent, state: Session) -> str | None:
+        """Before that session goes on here: its conversation is where its agent looks for it. The
+        conversation's name, if the agent could only go on with an older state of it. Raises
+        `StoreDown`."""
+        transcripts, conversation = self._transcripts, state.conversation
+        if transcripts is None or conversation is None or not isinstance(agent, Carrier):
+            return None
+        kept = await transcripts.find(state.id)
+        if kept is None or kept.conversation != conversation:
+            return None  # it was never kept: if this node has it not, its agent will say so
+        node = await self._last_node(state.id, kept)
+        if node == transcripts.node:
+            return None
+        if node is not None or kept.transcript is None:
+            return conversation
+        try:
+            is_here = await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
+        except Exception as fault:
+            log.warning("the conversation of session %s cannot be placed: %r", state.id, fault)
+            is_here = False
+        return None if is_here else conversation
+
+    async def _last_node(self, session: str, kept: KeptTranscript) -> str | None:
+        """The node of the last turn, if that is this one, or if there was one after what is kept.
+        None: what is kept is the last, and another node's."""
+        assert self._transcripts is not None
+        last = kept.node if kept.node == self._transcripts.node else None
+        nodes: dict[str | None, str] = {}
+        cursor = kept.seq
+        while events := await self._store.read(session, cursor, PAGE_EVENTS):
+            cursor = events[-1].seq
+            for event in events:
+                if isinstance(event.data, AttemptStarted):
+                    nodes[event.run] = event.data.node
+                elif event.run in nodes and _left_something(event):
+                    last = nodes[event.run]
+        return last
+
+
+def _left_something(event: Event) -> bool:
+    """A turn ended, and its agent remembers it."""
+    return isinstance(event.data, RunEnded) and event.data.outcome.kind is not Kind.LOST
+
+
+async def _keep(
+    transcripts: Transcripts, session: str, wanted: _Wanted, found: Transcript | None
+) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            await transcripts.keep(session, wanted.seq, wanted.conversation, found)
+        except StoreDown:
+            if not left:
+                raise
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return

@@ -1,0 +1,75 @@
+"""A node that goes, and what runs there then; runs that are asked for at another node than their
+parent's."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.house import House, wait_until
+from tests.helpers.postgres import shared_server
+from tests.helpers.terminal import TIMEOUT_S
+from tests.nodes.asking import post
+from tests.nodes.test_servers import AGENTS, LONG_S, Cluster, send
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack, shared_server())
+
+
+def start_child(there: House, parent: str, **body: Any) -> Any:
+    return post(there, f"/v1/runs/{parent}/children", **body)
+
+
+def test_a_node_that_goes_stops_what_runs_if_it_is_told_to_and_hands_over_what_waits(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    stopping = f'{AGENTS}\n[server]\ndrain = true\ndrain_turns = "stop"\n'
+    a = nodes.start("a", LONG_S, stopping)
+    never, go = tmp_path / "never", tmp_path / "go"
+    go.touch()
+    running = send(a, "s", str(never), "slow")
+    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    behind = send(a, "s", str(go), "slow")
+    agent = Path(f"/proc/{Path(f'{never}.pid').read_text()}")
+    b = nodes.start("b", LONG_S)
+    a.process.send_signal(signal.SIGTERM)
+    stopped = b.wait_ended(running)
+    assert (stopped["kind"], stopped["reason"]) == ("cancelled", "shutdown")
+    assert b.wait_ended(behind)["kind"] == "completed"
+    assert a.process.wait(TIMEOUT_S) == 0
+    assert not agent.exists()
+
+
+def test_a_child_is_started_at_any_node(nodes: Cluster) -> None:
+    a, b = nodes.start("a", LONG_S), nodes.start("b", LONG_S)
+    parent = send(a, "s", "build 600")
+    a.wait_phase(parent, "tool")
+    child = start_child(b, parent, agent="demo", text="hello")
+    assert child["parent"] == parent
+    assert b.wait_ended(child["run_id"])["kind"] == "completed"
+    below = start_child(b, parent, agent="demo", text="build 600")["run_id"]
+    b.wait_phase(below, "tool")
+    assert b.tk("stop", parent).returncode == 0
+    ended = a.wait_ended(below)
+    assert (ended["kind"], ended["reason"]) == ("cancelled", "parent_ended")
+
+
+def test_a_child_is_started_at_a_node_that_does_not_have_its_agent(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    only_demo = "[agents.demo]\ndriver = 'demo'\n"
+    a, b = nodes.start("a", LONG_S), nodes.start("b", LONG_S, only_demo)
+    go = tmp_path / "go"
+    go.touch()
+    parent = send(b, "s", "build 600")
+    b.wait_phase(parent, "tool")
+    child = start_child(b, parent, agent="slow", text=str(go))
+    assert a.wait_ended(child["run_id"])["kind"] == "completed"

@@ -1,0 +1,186 @@
+"""Conversations that go along: what is kept at a turn's end, and what is gone on with elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.store.kit import accepted, created, ended, put
+from tests.helpers.shell import FakeAgent, event
+from turnkeeper.core import events as e
+from turnkeeper.core.errors import StoreDown
+from turnkeeper.core.outcome import Kind
+from turnkeeper.core.state import Session
+from turnkeeper.ports import KeptTranscript, Transcript
+from turnkeeper.runtime import carrying
+from turnkeeper.runtime.carrying import Carrying
+from turnkeeper.store.memory import MemoryStore
+
+
+class Shelf:
+    """`Transcripts` of a node, on a shelf that nodes share."""
+
+    def __init__(self, node: str, shelf: dict[str, KeptTranscript]) -> None:
+        self.node = node
+        self.shelf = shelf
+        self.is_down = False
+
+    async def keep(
+        self, session: str, seq: int, conversation: str, transcript: Transcript | None
+    ) -> None:
+        if self.is_down:
+            raise StoreDown("it is down")
+        self.shelf[session] = KeptTranscript(conversation, seq, self.node, transcript)
+
+    async def find(self, session: str) -> KeptTranscript | None:
+        return self.shelf.get(session)
+
+    async def close(self) -> None:
+        self.is_down = True
+
+
+class FileAgent(FakeAgent):
+    """Keeps a conversation in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        folder.mkdir()
+
+    def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
+        path = self.folder / conversation
+        if not path.exists() or path.stat().st_size > most:
+            return None
+        return Transcript(conversation, "", path.read_bytes())
+
+    def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
+        if cwd == "/nowhere":
+            return False
+        (self.folder / transcript.conversation).write_bytes(transcript.body)
+        return True
+
+
+class Nodes:
+    """Two nodes, `a` and `b`, on one log."""
+
+    def __init__(self, place: Path) -> None:
+        self.store = MemoryStore()
+        shelf: dict[str, KeptTranscript] = {}
+        self.shelves = {name: Shelf(name, shelf) for name in "ab"}
+        self.carrying = {name: Carrying(self.store, self.shelves[name]) for name in "ab"}
+        self.agents = {name: FileAgent(place / name) for name in "ab"}
+        self.state = Session("s_1", conversation="c_1")
+        self._log: list[e.Event] = [created()]
+
+    async def turn(self, node: str, run: str, kind: Kind = Kind.COMPLETED) -> None:
+        """A turn on that node, whose agent notes it."""
+        reason = {Kind.COMPLETED: "end_turn", Kind.LOST: "node_lost"}[kind]
+        seq = len(self._log)
+        attempt = e.AttemptStarted(1, f"{run}.1", fresh=True, node=node)
+        self._log += [
+            accepted(seq + 1, run), event(seq + 2, attempt, run=run),
+            ended(seq + 3, run, kind=kind, reason=reason),
+        ]  # fmt: skip
+        with (self.agents[node].folder / "c_1").open("ab") as file:
+            file.write(f"{run}\n".encode())
+        self.carrying[node].ended(self.agents[node], self.state, self._log[-1])
+        await self.carrying[node].finish("s_1")
+
+    async def bring(self, node: str) -> str | None:
+        """That node takes up the session; what it is told of its conversation."""
+        self.store = MemoryStore()
+        await put(self.store, *self._log)
+        self.carrying[node] = Carrying(self.store, self.shelves[node])
+        return await self.carrying[node].bring(self.agents[node], self.state)
+
+    def has(self, node: str) -> str:
+        path = self.agents[node].folder / "c_1"
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "SETTLE_S", (0.0, 0.001))
+    monkeypatch.setattr(carrying, "PAUSE_S", 0.001)
+
+
+def test_a_conversation_goes_to_another_node_and_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\n"
+        await nodes.turn("b", "r_2")
+        assert await nodes.bring("a") is None
+        assert nodes.has("a") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_the_node_that_had_the_last_turn_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        nodes.shelves["a"].is_down = True
+        await nodes.turn("a", "r_2")
+        assert await nodes.bring("a") is None
+        assert nodes.has("a") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_an_older_state_of_a_conversation_is_not_gone_on_with(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        nodes.shelves["b"].is_down = True
+        await nodes.turn("b", "r_2")
+        assert await nodes.bring("a") == "c_1"
+        assert nodes.has("a") == "r_1\n"
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_was_lost_is_not_missed(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        await nodes.turn("a", "r_2", Kind.LOST)
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\n"
+
+    asyncio.run(main())
+
+
+def test_what_is_too_long_or_has_no_place_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        nodes.state.cwd = "/nowhere"
+        assert await nodes.bring("b") == "c_1"
+        nodes.state.cwd = ""
+        monkeypatch.setattr(carrying, "MOST_BYTES", 5)
+        await nodes.turn("a", "r_2")
+        assert await nodes.bring("b") == "c_1"
+        assert await nodes.bring("a") is None
+
+    asyncio.run(main())
+
+
+def test_where_nothing_is_kept_the_agent_itself_says_what_it_has(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        nodes.state.conversation = "c_2"
+        assert await nodes.bring("b") is None
+        nothing = Carrying(nodes.store, None)
+        assert await nothing.bring(nodes.agents["b"], nodes.state) is None
+        assert await nodes.carrying["b"].bring(FakeAgent(), nodes.state) is None
+        assert nodes.has("b") == ""
+
+    asyncio.run(main())
