@@ -93,7 +93,7 @@ class Carrying:
             try:
                 found = await self._settled(session, wanted)
                 await _keep(transcripts, session, wanted, found)
-            except Exception as fault:
+            except (OSError, StoreDown) as fault:
                 # What is stored then is of an earlier turn, and is not gone on with elsewhere.
                 log.warning("the conversation of session %s stays here: %r", session, fault)
 
@@ -127,7 +127,7 @@ class Carrying:
             return conversation
         try:
             is_here = await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
-        except Exception as fault:
+        except OSError as fault:
             log.warning("the conversation of session %s cannot be placed: %r", state.id, fault)
             is_here = False
         return None if is_here else conversation
