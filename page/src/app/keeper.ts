@@ -165,6 +165,12 @@ export function titleOf(session: string): string {
   return line(titles.value.get(session) || session, 60);
 }
 
+/** What stands behind a session's title where runs are listed: its agent, and its message if that is not the title. */
+export function besides(run: RunOut): string {
+  const said = line(run.text, 60);
+  return said === titleOf(run.session) ? line(run.agent, 60) : `${line(run.agent, 60)}: ${said}`;
+}
+
 export function learnTitles(sessions: { id: string; title: string }[]): void {
   const known = titles.value;
   const fresh = sessions.filter((one) => known.get(one.id) !== one.title);
