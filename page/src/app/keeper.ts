@@ -220,12 +220,16 @@ function lookSoon(): void {
 }
 
 let looking = false;
+/** Somebody wanted a look while one was under way: what that one brings may be older than the wish. */
+let wanted = false;
 let looks = 0;
 
 /** What runs and what waits for a person, over all sessions. */
 export async function look(): Promise<void> {
+  if (looking) wanted = true;
   if (looking || needsToken.value) return;
   looking = true;
+  wanted = false;
   try {
     const [runs, open_, ended] = await Promise.all([
       api.runs({ state: "unfinished", limit: 500 }),
@@ -244,6 +248,7 @@ export async function look(): Promise<void> {
     if (!(why instanceof Refusal || why instanceof Unreachable)) throw why;
   } finally {
     looking = false;
+    if (wanted) lookSoon();
   }
 }
 
