@@ -21,7 +21,7 @@ ENDINGS: list[tuple[str, dict[str, float], str, str]] = [
     ("exit", {}, "failed", "process ended in the middle"),
     ("exit at once", {}, "failed", "process ended in the middle"),
     ("garbage", {}, "failed", "broke its protocol"),
-    ("vanish", {}, "lost", "Nobody knows"),
+    ("vanish", {}, "lost", "nobody was there to see how it ended"),
 ]
 
 

@@ -38,6 +38,48 @@ def test_an_edit_that_is_left_changes_nothing(person: Person) -> None:
     expect(waiting(page)).to_have_text(["hello"])
 
 
+def test_words_that_come_too_late_stay_in_sight_and_can_be_sent(person: Person) -> None:
+    page = busy(person, "stall", text="stall")
+    page.get_by_label("Edit: stall").click()
+    page.get_by_label("Other words for: stall").fill("good day")
+    page.locator(".stop").click()
+    expect(page.locator(".queue .letter")).to_contain_text("good day")
+    page.get_by_role("button", name="Send as a new message").click()
+    expect(waiting(page)).to_have_text(["good day"])
+    expect(page.locator(".queue .letter")).to_have_count(0)
+
+
+def test_an_edit_that_the_server_refuses_keeps_the_words(person: Person) -> None:
+    page = busy(person, "hello", text="stall")
+    page.route("**/v1/runs/*", lambda route: route.abort())
+    page.get_by_label("Edit: hello").click()
+    page.get_by_label("Other words for: hello").fill("good day")
+    page.keyboard.press("Enter")
+    expect(page.locator(".queue .letter")).to_contain_text("good day")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.locator(".queue .letter")).to_have_count(0)
+    expect(waiting(page)).to_have_text(["hello"])
+
+
+def test_who_saves_what_they_did_not_change_undoes_nobodys_edit(person: Person) -> None:
+    page = busy(person, "hello", text="stall")
+    other = person.another().page
+    other.goto(page.url)
+    other.get_by_label("Edit: hello").click()
+    page.get_by_label("Edit: hello").click()
+    page.get_by_label("Other words for: hello").fill("good day")
+    page.keyboard.press("Enter")
+    expect(waiting(page)).to_have_text(["good day"])
+    expect(other.get_by_label("Other words for: good day")).to_be_visible()
+    other.get_by_role("button", name="Save").click()
+    expect(waiting(other)).to_have_text(["good day"])
+    page.get_by_label("Edit: good day").click()
+    page.get_by_label("Other words for: good day").fill("the last one")
+    page.keyboard.press("Enter")
+    for tab in (page, other):
+        expect(waiting(tab)).to_have_text(["the last one"])
+
+
 def test_what_waits_is_moved_by_buttons_and_another_tab_sees_it(person: Person) -> None:
     page = busy(person, "one", "two", "three", text="stall")
     other = person.another().page

@@ -84,10 +84,17 @@ def play_out(drive: Drive) -> None:
     assert RUN in ended
 
 
+ALL_AT_ONCE = pytest.param(len(MEANS), marks=pytest.mark.surfaces, id="all")
+"""Every order of everything takes half a minute: `make test-surfaces`."""
+
+
 @pytest.mark.parametrize("polite", [True, False])
 @pytest.mark.parametrize("phase", OBSERVED)
-def test_simultaneous_evidence_is_decided_by_the_order_of_ties(phase: Phase, polite: bool) -> None:
-    for items in orders(len(MEANS)):
+@pytest.mark.parametrize("up_to", [3, ALL_AT_ONCE])
+def test_simultaneous_evidence_is_decided_by_the_order_of_ties(
+    phase: Phase, polite: bool, up_to: int
+) -> None:
+    for items in orders(up_to):
         drive = running(phase, polite=polite)
         look(drive, items, one_group=False)
         play_out(drive)

@@ -5,7 +5,7 @@ import pytest
 from turnkeeper.testing.simulator import simulate_seeds, sweep
 
 CHUNK = 50
-CHUNKS = 12
+CHUNKS = 6
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -60,15 +60,23 @@ def test_what_is_doubtful_is_asked(rule: str, question: Question) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["rm -rf /", "cd /tmp && rm -rf x", "true; rm x", "echo $(rm x)", "ls | rm y"]
-)
+    "command",
+    [
+        "rm -rf /", "cd /tmp && rm -rf x", "true; rm x", "echo $(rm x)", "ls | rm y", "rm\tx",
+        "if test -e x; then rm x; fi", "for f in a b; do rm $f; done", "! rm x", "rm \\\n  x",
+    ],
+)  # fmt: skip
 def test_a_denied_command_is_found_inside_a_compound_one(command: str) -> None:
     assert judge(bash(command), Rules(allow=("*",), deny=("Bash(rm *)",))).verdict == "deny"
 
 
-def test_a_denied_path_is_found_however_it_is_written() -> None:
-    question = Question("Write", {"path": "src/../secrets/key"})
-    assert judge(question, Rules(allow=("Write",), deny=("Write(secrets/*)",))).verdict == "deny"
+@pytest.mark.parametrize(
+    ("path", "denied"),
+    [("src/../secrets/key", "secrets/*"), ("//etc/passwd", "/etc/*"), ("/./etc/x", "/etc/*")],
+)
+def test_a_denied_path_is_found_however_it_is_written(path: str, denied: str) -> None:
+    question = Question("Write", {"path": path})
+    assert judge(question, Rules(allow=("Write",), deny=(f"Write({denied})",))).verdict == "deny"
 
 
 def test_a_session_cannot_allow_what_the_operator_denies_or_wants_asked() -> None:

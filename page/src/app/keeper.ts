@@ -165,6 +165,12 @@ export function titleOf(session: string): string {
   return line(titles.value.get(session) || session, 60);
 }
 
+/** What stands behind a session's title where runs are listed: its agent, and its message if that is not the title. */
+export function besides(run: RunOut): string {
+  const said = line(run.text, 60);
+  return said === titleOf(run.session) ? line(run.agent, 60) : `${line(run.agent, 60)}: ${said}`;
+}
+
 export function learnTitles(sessions: { id: string; title: string }[]): void {
   const known = titles.value;
   const fresh = sessions.filter((one) => known.get(one.id) !== one.title);
@@ -214,12 +220,16 @@ function lookSoon(): void {
 }
 
 let looking = false;
+/** Somebody wanted a look while one was under way: what that one brings may be older than the wish. */
+let wanted = false;
 let looks = 0;
 
 /** What runs and what waits for a person, over all sessions. */
 export async function look(): Promise<void> {
+  if (looking) wanted = true;
   if (looking || needsToken.value) return;
   looking = true;
+  wanted = false;
   try {
     const [runs, open_, ended] = await Promise.all([
       api.runs({ state: "unfinished", limit: 500 }),
@@ -238,6 +248,7 @@ export async function look(): Promise<void> {
     if (!(why instanceof Refusal || why instanceof Unreachable)) throw why;
   } finally {
     looking = false;
+    if (wanted) lookSoon();
   }
 }
 

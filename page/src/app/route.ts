@@ -50,6 +50,11 @@ export function followAddress(): void {
 
 /** Not by a link: whoever uses a keyboard or a screen reader is taken along. */
 export function go(where: string): void {
+  const from = document.activeElement;
   location.hash = where.slice(1);
-  requestAnimationFrame(() => document.querySelector<HTMLElement>("main")?.focus());
+  requestAnimationFrame(() => {
+    // Unless they have gone on elsewhere meanwhile.
+    const at = document.activeElement;
+    if (at === from || at === document.body) document.querySelector<HTMLElement>("main")?.focus();
+  });
 }

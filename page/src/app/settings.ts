@@ -31,8 +31,9 @@ function keep(key: string, value: string): void {
 
 export const theme = signal<Theme>((kept("theme") as Theme | null) ?? "system");
 export const notifies = signal(kept("notifies") === "yes");
-/** Endings up to here were seen. */
+/** Endings up to here were seen: those before the first visit, and then what was marked. A reload marks nothing. */
 export const seenUntil = signal(Number(kept("seen") ?? Date.now() / 1000));
+keep("seen", String(seenUntil.value));
 
 export function chooseTheme(next: Theme): void {
   theme.value = next;

@@ -331,7 +331,7 @@ function noticeOf(event: Event): Pick<NoticeRow, "tone" | "text" | "more"> | nul
     case "run.requeued":
       return { tone: "plain", text: "The message is back in the queue", more: event.data.cause };
     case "session.rule_added":
-      return { tone: "plain", text: `From now on ${event.data.rule} is allowed here`, more: event.data.by ?? "" };
+      return { tone: "plain", text: `From now on ${event.data.rule} is allowed here`, more: event.data.by ? `by ${event.data.by}` : "" };
     case "session.context_lost":
       return { tone: "warn", text: "The agent began a fresh conversation: it does not know what was said before", more: "" };
     case "child.started":

@@ -3,7 +3,7 @@
 // Decides what counts as waiting. It must not know how questions are answered. Invariant: what is
 // answered elsewhere goes from here by itself.
 
-import { questions, titleOf } from "../app/keeper";
+import { besides, questions, titleOf } from "../app/keeper";
 import { to } from "../app/route";
 import { markSeen, unseen } from "../app/settings";
 import { inert, line } from "../data/safe";
@@ -35,7 +35,7 @@ export function Inbox() {
           {ended.map((run) => (
             <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}>
               <OutcomeChip kind={run.outcome!.kind} />
-              <span><strong>{titleOf(run.session)}</strong> {line(run.text, 60)}<br /><span class="dim">{cause(run.outcome!)} {inert(detailOf(run.outcome!.detail).rest).slice(0, 200)}</span></span>
+              <span><strong>{titleOf(run.session)}</strong> {besides(run)}<br /><span class="dim">{cause(run.outcome!)} {inert(detailOf(run.outcome!.detail).rest).slice(0, 200)}</span></span>
               <span class="dim"><Ago at={run.ended_at ?? run.accepted_at} /></span>
             </a>
           ))}

@@ -4,10 +4,9 @@
 // is made of.
 
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, titleOf, unfinished } from "../app/keeper";
+import { api, beat, besides, titleOf, unfinished } from "../app/keeper";
 import { to } from "../app/route";
 import { parse, quantile, sumBy, type Series } from "../data/metrics";
-import { line } from "../data/safe";
 import type { RunOut } from "../data/wire";
 import { Empty, PhaseChip } from "./parts";
 import { NextClock } from "./session";
@@ -52,7 +51,7 @@ export function Overview() {
       </div>
       <section aria-label="Running now"><h2>Running now</h2>
         {active.length === 0 ? <p class="dim">Nothing runs.</p> : active.slice(0, 50).map((run) => (
-          <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}><PhaseChip phase={run.phase} /><span>{titleOf(run.session)} <span class="dim">{line(run.text, 60)}</span></span><NextClock run={run} /></a>
+          <a key={run.id} class="ended-line" href={to.run(run.session, run.id)}><PhaseChip phase={run.phase} /><span>{titleOf(run.session)} <span class="dim">{besides(run)}</span></span><NextClock run={run} /></a>
         ))}
       </section>
     </div>

@@ -5,13 +5,13 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { api, beat, changed, learnTitles, now, questions, seenAt, unfinished } from "../app/keeper";
+import { api, beat, changed, endings, learnTitles, now, questions, seenAt, unfinished } from "../app/keeper";
 import { route, to } from "../app/route";
 import { Refusal } from "../data/link";
 import { Unreachable } from "../data/http";
 import { line } from "../data/safe";
 import type { RunOut, SessionOut } from "../data/wire";
-import { Ago, Chip, List, PhaseChip, Until } from "./parts";
+import { Ago, Chip, List, OutcomeChip, PhaseChip, Until } from "./parts";
 import { clockWord, span } from "./words";
 
 const PAGE = 100;
@@ -58,14 +58,23 @@ function Line({ session, selected }: { session: SessionOut; selected: boolean })
       <span class="top"><span class="title">{line(session.title || session.id, 80)}</span>
       {asks ? <Chip tone="ph-approval">waits for you</Chip> : run !== undefined ? <PhaseChip phase={run.phase} stalling={isStalling(run)} /> : <span class="dim"><Ago at={session.updated_at} /></span>}</span>
       <span class="dim under"><span>{session.agent}{session.queued ? `, ${session.queued} queued` : ""}</span>
-        <span class="when">{run !== undefined ? <Clock run={run} /> : null}</span></span>
+        <span class="when">{run !== undefined ? <Clock run={run} /> : session.running === null ? <LastEnding session={session.id} /> : null}</span></span>
     </a>
   );
 }
 
-/** Half of a silence budget is gone: that is when the server warns. */
+/** How the last turn ended, if it did not complete: nobody shall have to open a session to learn that. */
+function LastEnding({ session }: { session: string }) {
+  let last: RunOut | undefined;
+  for (const run of endings.value) {
+    if (run.session === session && (last === undefined || (run.ended_at ?? 0) > (last.ended_at ?? 0))) last = run;
+  }
+  return last?.outcome == null || last.outcome.kind === "completed" ? null : <OutcomeChip kind={last.outcome.kind} />;
+}
+
+/** Half of a silence budget is gone: that is when the server warns. A quiet tool may be at work, which only the server sees. */
 function isStalling(run: RunOut): boolean {
-  const clock = run.clocks.find((one) => SILENT.has(one.clock));
+  const clock = run.clocks.find((one) => one.clock !== "tool" && SILENT.has(one.clock));
   return clock !== undefined && clock.in_s - (now.value - seenAt(run.id)) < clock.budget_s / 2;
 }
 

@@ -29,7 +29,7 @@ const CAUSES: Record<string, string> = {
   "failed/spawn_failed": "The agent could not be started.",
   "failed/output_limit": "The agent said more than may be kept.",
   "failed/internal": "A mistake of Turnkeeper's own.",
-  "lost/server_lost": "Nobody knows how it went on: the server that had it is gone.",
+  "lost/server_lost": "The agent is gone, and nobody was there to see how it ended.",
   "lost/node_lost": "Nobody knows how it went on: the machine that had it is gone.",
 };
 

@@ -20,6 +20,15 @@ VERBS = frozenset({
 })  # fmt: skip
 """Programs whose second word says what they are to do."""
 
+ANYTHING = frozenset({
+    "api", "bisect", "config", "debug", "dlx", "exec", "filter-branch", "rebase", "run", "shell",
+    "submodule", "tool", "x",
+})  # fmt: skip
+"""Second words after which a command can have any other done: what follows them is not alike."""
+
+SCRIPTS = frozenset({"cargo", "npm", "pnpm", "yarn"})
+"""Programs whose `run` is of what a project itself has laid down."""
+
 _GLOB = re.compile(r"([*?[])")
 _HOST = re.compile(r"(https?://[^/?#\s]+)/.*", re.DOTALL)
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
@@ -54,9 +63,11 @@ def rule_for(question: Question) -> str:
 
 def _command(subject: str) -> str:
     words = subject.split(" ", 2)
-    if len(words) == 3 and words[0] in VERBS and _WORD.fullmatch(words[1]):
-        return f"{words[0]} {words[1]} *"
-    return _exactly(subject)
+    if len(words) < 3 or words[0] not in VERBS or not _WORD.fullmatch(words[1]):
+        return _exactly(subject)
+    program, verb = words[:2]
+    narrow = verb not in ANYTHING or (verb == "run" and program in SCRIPTS)
+    return f"{program} {verb} *" if narrow else _exactly(subject)
 
 
 def _exactly(text: str) -> str:

@@ -25,7 +25,10 @@ What = Literal["tool", "plan"]
 COMPOUND = re.compile(r"[;&|<>`$(){}\n\r\\!]")
 """What can make two commands of one, or send one's output elsewhere."""
 
-_PARTS = re.compile(r"[;&|`$(){}\n\r]+")
+_PARTS = re.compile(r"[;&|\n\r]+")
+_INNER = re.compile(r"[;&|`$(){}\n\r]+")
+_BEFORE = re.compile(r"^(?:(?:!|if|then|elif|else|while|until|do|time) )+")
+"""The shell's own words that can stand before a command."""
 _RULE = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 _COMMANDS = ("command", "cmd", "script")
 _PATHS = ("file_path", "path", "notebook_path", "filename", "abs_path")
@@ -135,14 +138,24 @@ def _is_about(pattern: str, kind: str, subject: str, *, strictly: bool) -> bool:
         case "command" if strictly:
             return COMPOUND.search(subject) is None and fnmatchcase(subject, pattern)
         case "command":
-            parts = [part.strip() for part in _PARTS.split(subject)]
-            return any(fnmatchcase(part, pattern) for part in (subject, *parts))
+            return any(fnmatchcase(part, pattern) for part in (subject, *_commands(subject)))
         case "path" if strictly:
             return is_inside(subject, pattern) and fnmatchcase(subject, pattern)
         case "path":
-            return fnmatchcase(subject, pattern) or fnmatchcase(normpath(subject), pattern)
+            plain = re.sub("^//+", "/", normpath(subject))
+            return fnmatchcase(subject, pattern) or fnmatchcase(plain, pattern)
         case _:
             return fnmatchcase(subject, pattern)
+
+
+def _commands(subject: str) -> Iterator[str]:
+    """Each command in it, with one blank where there are several, or a tab, or a line goes on."""
+    whole = subject.replace("\\\n", " ")
+    for part in (*_PARTS.split(whole), *_INNER.split(whole)):
+        words = " ".join(part.split())
+        yield part.strip()
+        yield words
+        yield _BEFORE.sub("", words)
 
 
 def is_inside(path: str, pattern: str) -> bool:

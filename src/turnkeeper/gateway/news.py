@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from turnkeeper import api
 from turnkeeper.core.errors import UNKNOWN_RUN, UNKNOWN_SESSION, StoreDown, TurnkeeperError
+from turnkeeper.core.records import RunRecord
 from turnkeeper.gateway.asked import Gone
 from turnkeeper.gateway.gate import Gate
 
@@ -84,21 +85,21 @@ class News:
             del self._changed[name]
         if not self._changed:
             self._more.clear()
-        told = api.Sessions()
+        told, running = api.Sessions(), list[RunRecord]()
         for name in names:
-            await self._look(name, told)
+            await self._look(name, told, running)
+        views = await self._gate.dispatcher.look_over(running)
+        told.runs += [api.run_out(record, views.get(record.id)) for record in running]
         return told
 
-    async def _look(self, name: str, told: api.Sessions) -> None:
-        """How that session is, if it is still there."""
+    async def _look(self, name: str, told: api.Sessions, running: list[RunRecord]) -> None:
+        """How that session is, if it is still there, and what runs in it."""
         dispatcher = self._gate.dispatcher
         try:
             session = await dispatcher.session(name)
             told.items.append(api.session_out(session))
             if session.running is not None:
-                record = await dispatcher.run(session.running)
-                views = await dispatcher.look_over([record])
-                told.runs.append(api.run_out(record, views.get(record.id)))
+                running.append(await dispatcher.run(session.running))
         except StoreDown:
             self._note(name)
         except TurnkeeperError as refused:

@@ -84,7 +84,6 @@ class Lane(Generic[_Work]):
             else:
                 self._loop.call_soon(self._hand_over)
         elif urgent and self._gathering is not None:
-            self._gathering.cancel()
             self._hand_over()
         return future
 
@@ -92,15 +91,12 @@ class Lane(Generic[_Work]):
         """What waits is not kept for more to come."""
         self._hurried = True
         if self._gathering is not None:
-            self._gathering.cancel()
             self._hand_over()
 
     async def close(self) -> None:
         """What was put is still done. A second time changes nothing."""
         if not self._closed:
             self._closed = True
-            if self._gathering is not None:
-                self._gathering.cancel()
             if not self._busy or self._gathering is not None:
                 self._busy = True
                 self._hand_over()
@@ -109,8 +105,10 @@ class Lane(Generic[_Work]):
 
     def _hand_over(self) -> None:
         """What waits, at once. `_busy` from the first that waits until none does."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         urgent, self._urgent = self._urgent, []
-        self._gathering = None
         if urgent and self._gathers_s() > 0:
             self._inbox.put((urgent, len(urgent)))
         elif urgent or self._waiting:
