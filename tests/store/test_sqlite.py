@@ -143,6 +143,20 @@ def test_the_write_ahead_log_does_not_grow_without_bound(tmp_path: Path) -> None
     asyncio.run(test())
 
 
+def test_whoever_writes_never_brings_in_a_log_that_is_still_short(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = await SqliteStore.open(tmp_path / "turnkeeper.db")
+        epoch = await put(store, created())
+        before = (tmp_path / "turnkeeper.db").stat().st_size
+        for n in range(2, 102):  # some 5,000 pages
+            await store.append(batch(event(n, OutputText("x" * 200_000)), epoch=epoch))
+        assert (tmp_path / "turnkeeper.db").stat().st_size == before
+        await store.close()
+        assert (tmp_path / "turnkeeper.db").stat().st_size > 15_000_000
+
+    asyncio.run(test())
+
+
 def test_a_million_events_are_read_quickly_from_anywhere(tmp_path: Path) -> None:
     """Promised are 50 ms to the first event and 100,000 events a second; asked of a machine that
     is busy with other tests are a fifth of it."""

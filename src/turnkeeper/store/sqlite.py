@@ -34,7 +34,7 @@ PROBE_S = 1.0
 _WORDS = frozenset({OutputText, OutputThinking, ToolProgressFact})
 """What an agent says on its way may wait for more of it. All else has somebody waiting for it."""
 
-WAL_PAGES = 2000
+WAL_PAGES = 8000
 """With so many pages in it, the write-ahead log is brought in beside the writing."""
 
 

@@ -26,7 +26,9 @@ CHECK_S = 0.1
 """So long a database is looked through for damage when it is opened."""
 
 CACHE_KIB = 8192
-WAL_KEPT_BYTES = 32 * 2**20
+WAL_KEPT_BYTES = 64 * 2**20
+"""A file that was cut and grows again makes each commit wait for the file system's own log: this is
+more than it has under load."""
 
 Step = str | Callable[[apsw.Connection], None]
 

@@ -87,6 +87,8 @@ class Writer:
         self._execute = connection.cursor().execute
         self._known: dict[str, Log] = {}
         self._damage: str | None = None
+        # The library would bring the log in by itself, and let whoever writes then wait for that.
+        connection.wal_autocheckpoint(0)
         connection.execute(INTAKE)
 
     def close(self) -> None:
