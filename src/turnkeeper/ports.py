@@ -125,11 +125,15 @@ class Transcript(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Carrier(Protocol):
-    """An agent whose conversations can be carried to another node. Both methods block."""
+    """An agent whose conversations can be carried to another node. All methods block."""
 
     def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
         """What it has of that conversation; none if there is nothing, or more than so many bytes.
         Raises `OSError`."""
+
+    def is_whole(self, transcript: Transcript, since: int) -> bool:
+        """Of a turn that completed, and was not in its first `since` bytes, nothing is still to be
+        written. An agent that does not mark a turn's end says false, and is waited for."""
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         """The agent finds it from now on, or found it before, with what came since. Raises

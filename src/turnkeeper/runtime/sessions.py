@@ -291,8 +291,8 @@ class Sessions:
         if self._ports.membership is not None:
             self._actors.pop(session, None)
             await actor.close()
-            await self._ports.end([process.name] if process is not None else [])
             await self._carrying.finish(session)
+            await self._ports.end([process.name] if process is not None else [])
             await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
