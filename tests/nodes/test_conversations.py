@@ -110,3 +110,16 @@ def test_what_an_agent_that_speaks_acp_had_in_mind_is_told_as_lost(machines: Mac
     assert machines.kept() is None
     assert "rhubarb" not in said(b, turn(b, "recall"))
     assert len(lost(b)) == 1
+
+
+def test_where_conversations_are_not_carried_nothing_is_stored_and_the_log_tells_it(
+    machines: Machines,
+) -> None:
+    off = "carry_conversations = false"
+    a = begin(machines.start("a", server=off))
+    turn(a, "say the word is rhubarb")
+    b = machines.start("b", server=off)
+    assert a.end() == 0
+    assert machines.kept() is None
+    assert "rhubarb" not in said(b, turn(b, "recall"))
+    assert len(lost(b)) == 1

@@ -47,11 +47,15 @@ class _Wanted:
 
 
 class Carrying:
-    """The conversations of this server's sessions. Without `transcripts` nothing is done."""
+    """The conversations of this server's sessions. Without `transcripts` nothing is done; if it
+    does not carry, nothing is stored or placed."""
 
-    def __init__(self, store: EventStore, transcripts: Transcripts | None) -> None:
+    def __init__(
+        self, store: EventStore, transcripts: Transcripts | None, *, carries: bool = True
+    ) -> None:
         self._store = store
         self._transcripts = transcripts
+        self._carries = carries
         self._wanted: dict[str, _Wanted] = {}
         """Turns that ended, and of which nothing is stored yet."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -62,7 +66,7 @@ class Carrying:
 
     def ended(self, agent: Agent, state: Session, event: Event) -> None:
         """A run ended there: what the agent has of the conversation will be stored."""
-        if self._transcripts is None or not isinstance(agent, Carrier):
+        if self._transcripts is None or not self._carries or not isinstance(agent, Carrier):
             return
         if state.conversation is None or not _left_something(event):
             return
@@ -146,8 +150,8 @@ class Carrying:
         node = await self._last_node(state.id, kept)
         if node == transcripts.node:
             return None
-        if node is not None or kept.transcript is None:
-            return conversation
+        if node is not None or kept.transcript is None or not self._carries:
+            return conversation  # here it can only be as it was before
         try:
             is_here = await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
         except OSError as fault:

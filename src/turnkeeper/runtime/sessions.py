@@ -52,7 +52,7 @@ class Sessions:
         self._ports = ports
         self._fanout = fanout
         self._post = post
-        self._carrying = Carrying(ports.store, ports.transcripts)
+        self._carrying = Carrying(ports.store, ports.transcripts, carries=ports.carries)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._where: dict[str, str] = {}
         self._due: dict[str, float] = {}

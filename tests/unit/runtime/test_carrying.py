@@ -107,11 +107,11 @@ class Nodes:
         self.carrying[node].ended(self.agents[node], self.state, self._log[-1])
         await self.carrying[node].finish("s_1")
 
-    async def bring(self, node: str) -> str | None:
+    async def bring(self, node: str, *, carries: bool = True) -> str | None:
         """That node takes up the session; what it is told of its conversation."""
         self.store = MemoryStore()
         await put(self.store, *self._log)
-        self.carrying[node] = Carrying(self.store, self.shelves[node])
+        self.carrying[node] = Carrying(self.store, self.shelves[node], carries=carries)
         return await self.carrying[node].bring(self.agents[node], self.state)
 
     def has(self, node: str) -> str:
@@ -238,5 +238,30 @@ def test_a_turn_that_did_not_complete_need_not_leave_anything(tmp_path: Path) ->
         await nodes.turn("b", "r_3", late=["r_3\n"])
         assert await nodes.bring("a") is None
         assert nodes.has("a") == "r_1\nr_3\n"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_does_not_carry_stores_nothing_and_takes_nothing_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        assert await nodes.bring("a", carries=False) is None
+        await nodes.turn("a", "r_2")
+        assert nodes.shelves["a"].shelf["s_1"].seq == 4
+        assert await nodes.bring("b") == "c_1"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_does_not_carry_says_that_it_has_only_an_older_state(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        await nodes.turn("b", "r_2")
+        assert await nodes.bring("a", carries=False) == "c_1"
+        assert nodes.has("a") == "r_1\n"
 
     asyncio.run(main())
