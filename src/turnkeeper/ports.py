@@ -132,8 +132,7 @@ class Carrier(Protocol):
         Raises `OSError`."""
 
     def is_whole(self, transcript: Transcript, since: int) -> bool:
-        """Of a turn that completed, and was not in its first `since` bytes, nothing is still to be
-        written. An agent that does not mark a turn's end says false, and is waited for."""
+        """A turn that completed is in it to its end, after the first `since` bytes."""
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         """The agent finds it from now on, or found it before, with what came since. Raises
@@ -381,8 +380,7 @@ class Transcripts(Protocol):
 
     async def find(self, session: str) -> KeptTranscript | None: ...
 
-    async def close(self) -> None:
-        """Nothing more is asked."""
+    async def close(self) -> None: ...
 
 
 class NodeOver(Exception):

@@ -57,13 +57,13 @@ def transcripts_of(store: EventStore) -> Transcripts | None:
 async def transcripts_between(source: EventStore, target: EventStore) -> AsyncIterator[Along]:
     """Moves what agents keep of a session's conversation, if both stores have a place for it, and
     says whether there was something."""
-    places = [getattr(store, "address", None) for store in (source, target)]
-    if None in places:
+    ours, theirs = (getattr(store, "address", None) for store in (source, target))
+    if ours is None or theirs is None:
         yield _nothing_along
         return
     from turnkeeper.store.postgres_transcripts import PostgresTranscripts
 
-    first, second = (PostgresTranscripts(address, "") for address in places)
+    first, second = PostgresTranscripts(ours, ""), PostgresTranscripts(theirs, "")
 
     async def along(session: str) -> bool:
         found = await first.find(session)
