@@ -274,6 +274,8 @@ class Durable:
     """Where the logs are, if not in the data directory: a file, or the URL of PostgreSQL."""
     lease_s: float = LEASE_S
     """So long this node lives after it last said so, where there may be others."""
+    carries: bool = True
+    """Conversations go along with sessions to other nodes."""
     serves: bool = False
     """Agents can reach it over the network: those that may start runs are told how."""
 
@@ -310,7 +312,7 @@ async def durable(
     nodes = nodes_of(store)
     if nodes is not None:
         ports = replace(ports, membership=nodes[0], others=nodes[1], end=custody.end)
-        ports = replace(ports, transcripts=transcripts_of(store))
+        ports = replace(ports, transcripts=transcripts_of(store), carries=how.carries)
     dispatcher = way.lead_to(Dispatcher(ports))
     system = System(dispatcher, store, made, custody, how.leaving, held, how.shared, own)
     if nodes is not None:

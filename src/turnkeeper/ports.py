@@ -125,11 +125,14 @@ class Transcript(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Carrier(Protocol):
-    """An agent whose conversations can be carried to another node. Both methods block."""
+    """An agent whose conversations can be carried to another node. All methods block."""
 
     def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
         """What it has of that conversation; none if there is nothing, or more than so many bytes.
         Raises `OSError`."""
+
+    def is_whole(self, transcript: Transcript, since: int) -> bool:
+        """A turn that completed is in it to its end, after the first `since` bytes."""
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         """The agent finds it from now on, or found it before, with what came since. Raises
@@ -377,8 +380,7 @@ class Transcripts(Protocol):
 
     async def find(self, session: str) -> KeptTranscript | None: ...
 
-    async def close(self) -> None:
-        """Nothing more is asked."""
+    async def close(self) -> None: ...
 
 
 class NodeOver(Exception):

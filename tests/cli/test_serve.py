@@ -81,6 +81,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     [
         ("[server]\ndrain_s = 'x'\n", "server.drain_s = 'x' is not allowed"),
         ("[server]\ndrain_turns = 'x'\n", "server.drain_turns = 'x' is not allowed"),
+        ("[server]\ncarry_conversations = 1\n", "server.carry_conversations = 1 is not allowed"),
         ("[agents.a]\ndriver = 'acp'\n", "agents.a.command = () is not allowed"),
         ("[agents.a]\ndriver = 'claude'\nmodle = 'x'\n", "agents.a.modle = 'x' is not allowed"),
         ("[tokens.t]\nscope = 'read'\nenv = 'NOT_SET'\n", "tokens.t.env = 'NOT_SET'"),

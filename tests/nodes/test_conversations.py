@@ -2,120 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cli.house import House, wait_until
-from tests.helpers.postgres import shared_server
-from tests.nodes.asking import post
-from tests.nodes.test_servers import LONG_S, SHORT_S, Cluster, send
-from tests.tidy.source import REPO
-from turnkeeper.ports import KeptTranscript
-from turnkeeper.store.postgres_faults import Address
-from turnkeeper.store.postgres_transcripts import PostgresTranscripts
-
-TABLE = """
-[server]
-drain = true
-[limits]
-term_s = 0.5
-[agents.it]
-driver = {driver}
-command = [{python}, "-u", "-m", "tests.conformance.programs.{driver_name}_like"]
-cwd = {cwd}
-[agents.it.env]
-HOME = {home}
-PYTHONPATH = {repo}
-"""
-
-
-class Machines:
-    """Nodes with a home and a place to work of their own, as on machines of their own."""
-
-    def __init__(self, place: Path, stack: ExitStack, driver: str) -> None:
-        self.cluster = Cluster(place, stack, shared_server())
-        self._place = place
-        self._driver = driver
-
-    def home(self, name: str) -> Path:
-        return self._place / f"home-{name}"
-
-    def work(self, name: str) -> Path:
-        return self._place / f"work-{name}"
-
-    def start(self, name: str, lease_s: float = LONG_S) -> House:
-        for folder in (self.home(name), self.work(name)):
-            folder.mkdir(exist_ok=True)
-        table = TABLE.format(
-            driver=json.dumps(self._driver), driver_name=self._driver,
-            python=json.dumps(sys.executable), cwd=json.dumps(str(self.work(name))),
-            home=json.dumps(str(self.home(name))), repo=json.dumps(str(REPO)),
-        )  # fmt: skip
-        return self.cluster.start(name, lease_s, table)
-
-    def wait_kept(self, run: str, there: House) -> None:
-        """Until the conversation is stored as it was after that run."""
-        seq = next(one["seq"] for one in events(there) if is_end_of(one, run))
-
-        async def kept() -> KeptTranscript | None:
-            transcripts = PostgresTranscripts(Address.of(self.cluster.url), "test")
-            try:
-                return await transcripts.find("s")
-            finally:
-                await transcripts.close()
-
-        def is_kept() -> bool:
-            found = asyncio.run(kept())
-            return found is not None and found.seq >= seq and found.transcript is not None
-
-        wait_until(f"the conversation after {run} is kept", is_kept)
+from tests.nodes.machines import Machines, begin, lost, played, said, turn
+from tests.nodes.test_servers import SHORT_S, send
 
 
 @pytest.fixture(params=["claude", "codex"])
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machines]:
     with ExitStack() as stack:
-        yield Machines(tmp_path, stack, request.param)
-
-
-def events(there: House) -> list[Any]:
-    told = there.tk("events", "--json", "s")
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
-
-
-def is_end_of(event: Any, run: str) -> bool:
-    return bool(event["kind"] == "run.ended" and event["run"] == run)
-
-
-def begin(there: House) -> House:
-    """A session that works wherever its agent does."""
-    post(there, "/v1/sessions", id="s", agent="it")
-    return there
-
-
-def turn(there: House, text: str) -> str:
-    """A turn that completes; its run."""
-    run = send(there, "s", text, "it")
-    outcome = there.wait_ended(run)
-    assert outcome["kind"] == "completed", outcome
-    return run
-
-
-def said(there: House, run: str) -> str:
-    """What it said, from the log."""
-    spoken = [x for x in events(there) if x["kind"] == "output.text" and x["run"] == run]
-    return "".join(x["data"]["text"] for x in spoken)
-
-
-def lost(there: House) -> list[Any]:
-    return [one for one in events(there) if one["kind"] == "session.context_lost"]
+        yield Machines(tmp_path, stack, played(request.param))
 
 
 def test_a_conversation_goes_with_its_session_when_its_node_is_drained(machines: Machines) -> None:
@@ -162,5 +62,64 @@ def test_a_conversation_that_cannot_be_placed_is_told_as_lost(
     turn(a, "say the word is rhubarb")
     b = machines.start("b")
     assert a.end() == 0
+    assert "rhubarb" not in said(b, turn(b, "recall"))
+    assert len(lost(b)) == 1
+
+
+def test_an_agent_does_not_go_on_with_an_older_state_that_it_has_here(machines: Machines) -> None:
+    a = begin(machines.start("a"))
+    turn(a, "say the word is rhubarb")
+    b = machines.start("b")
+    assert a.end() == 0
+    machines.wait_kept(turn(b, "say the other is quince"), b)
+    machines.execute("CREATE TABLE older AS TABLE transcripts")
+    machines.wait_kept(turn(b, "say the last is medlar"), b)
+    assert b.end() == 0
+    machines.execute("DELETE FROM transcripts; INSERT INTO transcripts TABLE older")
+    a = machines.start("a")
+    recalled = said(a, turn(a, "recall"))
+    assert "rhubarb" not in recalled
+    assert "quince" not in recalled
+    assert len(lost(a)) == 1
+
+
+def test_a_turn_fails_where_its_folder_is_not_and_goes_on_with_its_context_where_it_is(
+    machines: Machines, tmp_path: Path
+) -> None:
+    folder = tmp_path / "of its own"
+    folder.mkdir()
+    a = begin(machines.start("a"), cwd=str(folder))
+    turn(a, "say the word is rhubarb")
+    b = machines.start("b")
+    assert a.end() == 0
+    folder.rmdir()
+    outcome = b.wait_ended(send(b, "s", "recall", "it"))
+    assert (outcome["kind"], outcome["reason"]) == ("failed", "spawn_failed")
+    assert f"working directory {folder} cannot be entered" in outcome["detail"]
+    folder.mkdir()
+    assert "rhubarb" in said(b, turn(b, "recall"))
+    assert lost(b) == []
+
+
+@pytest.mark.parametrize("machines", ["acp"], indirect=True)
+def test_what_an_agent_that_speaks_acp_had_in_mind_is_told_as_lost(machines: Machines) -> None:
+    a = begin(machines.start("a"))
+    turn(a, "say the word is rhubarb")
+    b = machines.start("b")
+    assert a.end() == 0
+    assert machines.kept() is None
+    assert "rhubarb" not in said(b, turn(b, "recall"))
+    assert len(lost(b)) == 1
+
+
+def test_where_conversations_are_not_carried_nothing_is_stored_and_the_log_tells_it(
+    machines: Machines,
+) -> None:
+    off = "carry_conversations = false"
+    a = begin(machines.start("a", server=off))
+    turn(a, "say the word is rhubarb")
+    b = machines.start("b", server=off)
+    assert a.end() == 0
+    assert machines.kept() is None
     assert "rhubarb" not in said(b, turn(b, "recall"))
     assert len(lost(b)) == 1

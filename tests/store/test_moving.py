@@ -12,9 +12,11 @@ from tests.helpers.postgres import shared_server
 from tests.helpers.shell import event
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import InvalidValue
-from turnkeeper.ports import EventStore
+from turnkeeper.ports import EventStore, KeptTranscript, Transcript
 from turnkeeper.store.moving import move
-from turnkeeper.store.opening import open_store
+from turnkeeper.store.opening import open_store, transcripts_between
+from turnkeeper.store.postgres_faults import Address
+from turnkeeper.store.postgres_transcripts import PostgresTranscripts
 
 
 async def fill(store: EventStore) -> None:
@@ -101,5 +103,45 @@ def test_a_session_that_is_another_there_is_left_alone(tmp_path: Path, events: i
         finally:
             await first.close()
             await there.close()
+
+    asyncio.run(main())
+
+
+def test_what_agents_keep_of_their_conversations_goes_along_between_two_postgresqls(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        urls = [shared_server().url_for(tmp_path / name) for name in ("first", "second")]
+        first, second = [await open_store(url) for url in urls]
+        shelves = [PostgresTranscripts(Address.of(url), "n_test") for url in urls]
+        try:
+            await fill(first)
+            await shelves[0].keep("s_1", 3, "c_1", Transcript("c_1", "a/b", b"words\n"))
+            await shelves[0].keep("s_2", 3, "c_2", None)
+            for _ in range(2):
+                async with transcripts_between(first, second) as along:
+                    moved = await move(first, second, lambda *_: None, along)
+                assert moved.conversations == 2
+            for session in ("s_1", "s_2", "s_3"):
+                assert await shelves[1].find(session) == await shelves[0].find(session)
+            assert (await shelves[1].find("s_2")) == KeptTranscript("c_2", 3, "n_test", None)
+        finally:
+            for opened in (*shelves, first, second):
+                await opened.close()
+
+    asyncio.run(main())
+
+
+def test_a_file_has_no_place_for_what_agents_keep(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = await open_store(shared_server().url_for(tmp_path))
+        second = await open_store(tmp_path / "second.db")
+        try:
+            await fill(first)
+            async with transcripts_between(first, second) as along:
+                assert (await move(first, second, lambda *_: None, along)).conversations == 0
+        finally:
+            await first.close()
+            await second.close()
 
     asyncio.run(main())

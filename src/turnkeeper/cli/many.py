@@ -23,7 +23,7 @@ from turnkeeper.core.errors import DATA_IN_USE, InvalidValue, TurnkeeperError
 from turnkeeper.place import LOCK, Place
 from turnkeeper.ports import EventStore, NodeRecord
 from turnkeeper.store.moving import move
-from turnkeeper.store.opening import listed_nodes, open_store
+from turnkeeper.store.opening import listed_nodes, open_store, transcripts_between
 
 
 async def tell_nodes(where: Where, url: str | None, *, as_json: bool) -> None:
@@ -65,7 +65,8 @@ async def move_logs(source: str, target: str, *, as_json: bool) -> None:
             if not as_json and sys.stderr is not None and sys.stderr.isatty():
                 click.echo(f"\r{one_line(session)}: {head} events\x1b[K", nl=False, err=True)
 
-        moved = await move(first, second, tell)
+        along = await stack.enter_async_context(transcripts_between(first, second))
+        moved = await move(first, second, tell, along)
     if as_json:
         say_json(moved)
         return
@@ -73,6 +74,8 @@ async def move_logs(source: str, target: str, *, as_json: bool) -> None:
         f"{moved.sessions} sessions with {moved.events} events are the same in both now"
         f" ({moved.new_events} events were moved); sha256 {moved.sha256}"
     )
+    if moved.conversations:
+        click.echo(f"{moved.conversations} conversations of agents were moved with them")
 
 
 @asynccontextmanager

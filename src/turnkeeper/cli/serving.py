@@ -202,6 +202,7 @@ class _Serving:
         how = Durable(
             leaving=plan.leaving, what="turnkeeper serve", observer=observer,
             database=config.store.at, serves=True, lease_s=config.server.lease_s,
+            carries=config.server.carry_conversations,
         )  # fmt: skip
         return await durable(plan.agents, config.limits, place, how)
 

@@ -43,6 +43,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of turns that run when it drains: they come to their end, or are stopped."""
     lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 20.0
     """With PostgreSQL: so long this node lives after it last said so."""
+    carry_conversations: bool = True
+    """With PostgreSQL: what agents keep of conversations is stored there, for other nodes."""
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.custody.client import Custodian
@@ -85,6 +86,14 @@ class ClaudeAgent(ProgramAgent):
         body = transcripts.read_lines(found, most) if found is not None else None
         return Transcript(conversation, "", body) if body is not None else None
 
+    def is_whole(self, transcript: Transcript, since: int) -> bool:
+        """It writes what was said a moment after its result: the last word has to be its own."""
+        last: dict[str, Any] = {}
+        for entry in transcripts.entries(transcript.body, since):
+            if entry.get("type") in ("user", "assistant") and not entry.get("isSidechain"):
+                last = entry
+        return last.get("type") == "assistant" and _is_last_word(last.get("message"))
+
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         root, folder = self._projects(cwd), project_of(self.place_of(cwd))
         if root is None or folder is None or not transcripts.is_name(transcript.conversation):
@@ -98,6 +107,13 @@ class ClaudeAgent(ProgramAgent):
 
     def codec(self, opening: Opening) -> ClaudeCodec:
         return ClaudeCodec()
+
+
+def _is_last_word(message: object) -> bool:
+    """It says something, and calls no tool."""
+    parts = message.get("content") if isinstance(message, dict) else None
+    kinds = [part.get("type") for part in parts or () if isinstance(part, dict)]
+    return "text" in kinds and "tool_use" not in kinds
 
 
 def project_of(cwd: str) -> str | None:

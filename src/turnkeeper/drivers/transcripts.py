@@ -15,6 +15,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,6 +51,15 @@ def read_lines(path: Path, most: int) -> bytes | None:
             return None
         body = file.read(most)
     return body[: body.rfind(b"\n") + 1] or None
+
+
+def entries(body: bytes, since: int) -> Iterator[dict[str, Any]]:
+    """What the lines after so many bytes say; those that are no JSON objects say nothing."""
+    for line in body[since:].splitlines():
+        with contextlib.suppress(msgspec.DecodeError):
+            said = msgspec.json.decode(line)
+            if isinstance(said, dict):
+                yield said
 
 
 def put(root: Path, folders: Sequence[str], name: str, body: bytes) -> None:

@@ -23,14 +23,18 @@ MOST_BYTES = 16 * 1024 * 1024
 """A longer conversation stays on its node."""
 
 SETTLE_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Agents write on for a moment after a turn's end: it is looked after each of these until two looks
-find the same."""
+"""Agents write on for a moment after a turn's end: it is looked after each of these until all of it
+is there."""
+
+QUIET_S = 0.4
+"""Where a turn did not complete nothing marks its end: so long nothing more may come."""
 
 TRIES, PAUSE_S = 5, 1.0
 LAST_S = 10.0
 """So long at most it is waited for when this server goes."""
 
 PAGE_EVENTS = 512
+KNOWN_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -39,28 +43,36 @@ class _Wanted:
     conversation: str
     cwd: str
     seq: int
+    completed: bool
 
 
 class Carrying:
-    """The conversations of this server's sessions. Without `transcripts` nothing is done."""
+    """The conversations of this server's sessions. Without `transcripts` nothing is done; if it
+    does not carry, nothing is stored or placed."""
 
-    def __init__(self, store: EventStore, transcripts: Transcripts | None) -> None:
+    def __init__(
+        self, store: EventStore, transcripts: Transcripts | None, *, carries: bool = True
+    ) -> None:
         self._store = store
         self._transcripts = transcripts
+        self._carries = carries
         self._wanted: dict[str, _Wanted] = {}
         """Turns that ended, and of which nothing is stored yet."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._known: dict[str, tuple[str, int]] = {}
+        """Conversations, and how long each was after an earlier turn."""
 
     # At a turn's end -------------------------------------------------------------------------
 
     def ended(self, agent: Agent, state: Session, event: Event) -> None:
         """A run ended there: what the agent has of the conversation will be stored."""
-        if self._transcripts is None or not isinstance(agent, Carrier):
+        if self._transcripts is None or not self._carries or not isinstance(agent, Carrier):
             return
         if state.conversation is None or not _left_something(event):
             return
         session = state.id
-        self._wanted[session] = _Wanted(agent, state.conversation, state.cwd, event.seq)
+        completed = isinstance(event.data, RunEnded) and event.data.outcome.kind is Kind.COMPLETED
+        self._wanted[session] = _Wanted(agent, state.conversation, state.cwd, event.seq, completed)
         task = self._tasks.get(session)
         if task is None or task.done():
             task = asyncio.ensure_future(self._keep_all(session, self._transcripts))
@@ -92,21 +104,34 @@ class Carrying:
             wanted = self._wanted.pop(session)
             try:
                 found = await self._settled(session, wanted)
-                await _keep(transcripts, session, wanted, found)
+                if session not in self._wanted:
+                    await _keep(transcripts, session, wanted, found)
             except (OSError, StoreDown) as fault:
                 # What is stored then is of an earlier turn, and is not gone on with elsewhere.
                 log.warning("the conversation of session %s stays here: %r", session, fault)
 
     async def _settled(self, session: str, wanted: _Wanted) -> Transcript | None:
-        """What the agent has, once it does not change any more."""
-        read, asked = wanted.agent.read_transcript, (wanted.conversation, wanted.cwd, MOST_BYTES)
+        """What the agent has, once that turn is in it to its end. None if nothing came of it."""
+        conversation, since = self._known.get(session, ("", 0))
+        since = since if conversation == wanted.conversation else 0
         found: Transcript | None = None
         for pause_s in SETTLE_S:
             await asyncio.sleep(pause_s)
-            before, found = found, await asyncio.to_thread(read, *asked)
-            if session in self._wanted or (found is not None and found == before):
+            before = found
+            found, is_whole = await asyncio.to_thread(_look, wanted, since)
+            is_quiet = found is not None and found == before and pause_s >= QUIET_S
+            if session in self._wanted or is_whole or (is_quiet and not wanted.completed):
                 break
-        return found
+        if found is None:
+            return None
+        self._know(session, found)
+        return found if len(found.body) > since or not wanted.completed else None
+
+    def _know(self, session: str, transcript: Transcript) -> None:
+        self._known.pop(session, None)
+        self._known[session] = (transcript.conversation, len(transcript.body))
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     # On another node -------------------------------------------------------------------------
 
@@ -120,11 +145,13 @@ class Carrying:
         kept = await transcripts.find(state.id)
         if kept is None or kept.conversation != conversation:
             return None  # it was never kept: if this node has it not, its agent will say so
+        if kept.transcript is not None:
+            self._know(state.id, kept.transcript)
         node = await self._last_node(state.id, kept)
         if node == transcripts.node:
             return None
-        if node is not None or kept.transcript is None:
-            return conversation
+        if node is not None or kept.transcript is None or not self._carries:
+            return conversation  # here it can only be as it was before
         try:
             is_here = await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
         except OSError as fault:
@@ -152,6 +179,14 @@ class Carrying:
 def _left_something(event: Event) -> bool:
     """A turn ended, and its agent remembers it."""
     return isinstance(event.data, RunEnded) and event.data.outcome.kind is not Kind.LOST
+
+
+def _look(wanted: _Wanted, since: int) -> tuple[Transcript | None, bool]:
+    """What there is, and whether a turn that completed is in it to its end."""
+    agent = wanted.agent
+    found = agent.read_transcript(wanted.conversation, wanted.cwd, MOST_BYTES)
+    is_whole = found is not None and wanted.completed and agent.is_whole(found, since)
+    return found, is_whole
 
 
 async def _keep(

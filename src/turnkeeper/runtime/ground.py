@@ -55,5 +55,7 @@ class Ports:
     """Where there are other nodes on the same store."""
     transcripts: Transcripts | None = None
     """Where conversations are kept for them."""
+    carries: bool = True
+    """They are; else nothing is stored there or taken from there."""
     end: Callable[[Sequence[str]], Awaitable[None]] = _nothing_to_end
     """Ends the agents' processes of these names, which are not ours to have any more."""

@@ -52,7 +52,7 @@ class Sessions:
         self._ports = ports
         self._fanout = fanout
         self._post = post
-        self._carrying = Carrying(ports.store, ports.transcripts)
+        self._carrying = Carrying(ports.store, ports.transcripts, carries=ports.carries)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
         self._where: dict[str, str] = {}
         self._due: dict[str, float] = {}
@@ -291,8 +291,8 @@ class Sessions:
         if self._ports.membership is not None:
             self._actors.pop(session, None)
             await actor.close()
-            await self._ports.end([process.name] if process is not None else [])
             await self._carrying.finish(session)
+            await self._ports.end([process.name] if process is not None else [])
             await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:

@@ -8,7 +8,7 @@ broken off goes on where it was; what is reported as moved was read again and co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -22,17 +22,27 @@ PAGE_EVENTS = 1000
 
 class Moved(msgspec.Struct):
     """What is the same in both now; `new_events` of them were not there before. `sha256` is of all
-    lines, in the order of the sessions."""
+    lines, in the order of the sessions. `conversations` are those that agents had files of."""
 
     sessions: int = 0
     events: int = 0
     new_events: int = 0
     sha256: str = ""
+    conversations: int = 0
 
 
-async def move(source: EventStore, target: EventStore, tell: Callable[[str, int], None]) -> Moved:
+async def _nothing(session: str) -> bool:
+    return False
+
+
+async def move(
+    source: EventStore,
+    target: EventStore,
+    tell: Callable[[str, int], None],
+    along: Callable[[str], Awaitable[bool]] = _nothing,
+) -> Moved:
     """Everything, the oldest session first. Nobody else may write to either meanwhile. `tell` is
-    called with each session and its last event's number."""
+    called with each session and its last event's number, `along` moves what else there is of it."""
     moved, whole = Moved(), hashlib.sha256()
     unfinished = set(await source.unfinished())
     for session in await _sessions(source):
@@ -45,6 +55,7 @@ async def move(source: EventStore, target: EventStore, tell: Callable[[str, int]
         if before < head:
             await _append(source, target, session, unfinished=session in unfinished)
         whole.update(await _compare(source, target, session, head))
+        moved.conversations += await along(session)
         moved.sessions += 1
         moved.events += head
         moved.new_events += head - before

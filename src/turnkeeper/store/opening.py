@@ -7,6 +7,8 @@ what is opened is closed by whoever asked for it; what is not installed is named
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from turnkeeper.store.postgres_nodes import PostgresNodes
     from turnkeeper.store.postgres_others import PostgresOthers
     from turnkeeper.store.sqlite import SqliteStore
+
+Along = Callable[[str], Awaitable[bool]]
 
 
 def store_at(database: str | os.PathLike[str]) -> Path | str:
@@ -47,6 +51,35 @@ def transcripts_of(store: EventStore) -> Transcripts | None:
 
     assert isinstance(store, PostgresStore)
     return PostgresTranscripts(store.address, node)
+
+
+@asynccontextmanager
+async def transcripts_between(source: EventStore, target: EventStore) -> AsyncIterator[Along]:
+    """Moves what agents keep of a session's conversation, if both stores have a place for it, and
+    says whether there was something."""
+    ours, theirs = (getattr(store, "address", None) for store in (source, target))
+    if ours is None or theirs is None:
+        yield _nothing_along
+        return
+    from turnkeeper.store.postgres_transcripts import PostgresTranscripts
+
+    first, second = PostgresTranscripts(ours, ""), PostgresTranscripts(theirs, "")
+
+    async def along(session: str) -> bool:
+        found = await first.find(session)
+        if found is not None:
+            await second.copy(session, found)
+        return found is not None
+
+    try:
+        yield along
+    finally:
+        await first.close()
+        await second.close()
+
+
+async def _nothing_along(session: str) -> bool:
+    return False
 
 
 def nodes_of(store: EventStore) -> tuple[PostgresNodes, PostgresOthers] | None:

@@ -48,11 +48,15 @@ class PostgresTranscripts:
     async def keep(
         self, session: str, seq: int, conversation: str, transcript: Transcript | None
     ) -> None:
+        await self.copy(session, KeptTranscript(conversation, seq, self._node, transcript))
+
+    async def copy(self, session: str, found: KeptTranscript) -> None:
+        """Keep what was found in another store, as the one of its node."""
         name, body = "", None
-        if transcript is not None:
-            name = kept(transcript.name)
-            body = await asyncio.to_thread(zlib.compress, transcript.body, LEVEL)
-        given = (kept(session), seq, self._node, kept(conversation), name, body)
+        if found.transcript is not None:
+            name = kept(found.transcript.name)
+            body = await asyncio.to_thread(zlib.compress, found.transcript.body, LEVEL)
+        given = (kept(session), found.seq, found.node, kept(found.conversation), name, body)
         await self._lines.fetch(_KEEP, *given)
 
     async def find(self, session: str) -> KeptTranscript | None:

@@ -67,7 +67,8 @@ class CodexVoice(Voice):
 
 def main() -> None:
     assert "app-server" in sys.argv
-    memory = Memory(".codex/sessions/2026/02/01", "rollout-2026-02-01T08-30-00-", ".jsonl")
+    mark = '{"type": "event_msg", "payload": {"type": "task_complete"}}'
+    memory = Memory(".codex/sessions/2026/02/01", "rollout-2026-02-01T08-30-00-", ".jsonl", mark)
     voice = CodexVoice(memory)
     turn: Turn | None = None
     for said in lines():

@@ -82,10 +82,12 @@ class Voice(ABC):
 class Memory:
     """Conversations, each in a file, in a folder of the program's own."""
 
-    def __init__(self, folder: str = "conversations", before: str = "", after: str = "") -> None:
+    def __init__(
+        self, folder: str = "conversations", before: str = "", after: str = "", mark: str = ""
+    ) -> None:
         self._folder = Path(os.environ["HOME"], folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._before, self._after = before, after
+        self._before, self._after, self._mark = before, after, mark
         self.id = ""
 
     def begin(self) -> str:
@@ -98,8 +100,16 @@ class Memory:
         return self._file.exists()
 
     def note(self, text: str) -> None:
+        self._write(text[:200].replace("\n", " "))
+
+    def ended(self) -> None:
+        """A turn is over, and came to its own end: said as the agent that is played says it."""
+        if self._mark:
+            self._write(self._mark)
+
+    def _write(self, line: str) -> None:
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(text[:200].replace("\n", " ") + "\n")
+            file.write(line + "\n")
 
     def recall(self) -> str:
         return self._file.read_text(encoding="utf-8")
@@ -153,6 +163,7 @@ class Turn:
         except Interrupted:
             self._voice.abort()
         else:
+            self._memory.ended()
             self._voice.end(self._said)
         self._voice.unglue()
         self._voice.bytewise = False

@@ -173,3 +173,48 @@ def test_a_place_whose_folder_has_a_name_that_we_cannot_know_is_not_written_to(
     assert project_of(str(deep)) is None
     assert not claude(tmp_path).place_transcript(Transcript(ID, "", BODY), str(deep))
     assert files_in(tmp_path) == []
+
+
+PROMPT = b'{"type": "user", "message": {"content": "hello"}}\n'
+CALL = b'{"type": "assistant", "message": {"content": [{"type": "tool_use"}]}}\n'
+WORD = b'{"type": "assistant", "message": {"content": [{"type": "text"}]}}\n'
+ASIDE = b'{"type": "user", "isSidechain": true}\n{"type": "system"}\nnot JSON\n[]\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "since", "is_whole"),
+    [
+        (PROMPT + WORD, 0, True),
+        (PROMPT + CALL + PROMPT + WORD + ASIDE, 0, True),
+        (PROMPT + WORD, len(PROMPT + WORD), False),
+        (PROMPT + WORD + PROMPT, 0, False),
+        (PROMPT + CALL, 0, False),
+        (b'{"type": "assistant", "message": 1}\n', 0, False),
+        (b"", 0, False),
+    ],
+)
+def test_a_turn_of_claude_is_whole_when_its_own_word_is_the_last(
+    body: bytes, since: int, is_whole: bool, tmp_path: Path
+) -> None:
+    assert claude(tmp_path).is_whole(Transcript(ID, "", body), since) is is_whole
+
+
+BEGUN = b'{"type": "event_msg", "payload": {"type": "task_started"}}\n'
+ENDED = b'{"type": "event_msg", "payload": {"type": "task_complete"}}\n'
+OTHER = b'{"type": "event_msg", "payload": 1}\n{"type": "x", "payload": {"type": "task_started"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "since", "is_whole"),
+    [
+        (BEGUN + ENDED + OTHER, 0, True),
+        (BEGUN + ENDED + BEGUN + ENDED, len(BEGUN + ENDED), True),
+        (BEGUN + ENDED, len(BEGUN + ENDED), False),
+        (BEGUN + ENDED + BEGUN, 0, False),
+        (OTHER, 0, False),
+    ],
+)
+def test_a_turn_of_codex_is_whole_when_its_end_is_marked(
+    body: bytes, since: int, is_whole: bool, tmp_path: Path
+) -> None:
+    assert codex(tmp_path).is_whole(Transcript(ID, ROLLOUT, body), since) is is_whole

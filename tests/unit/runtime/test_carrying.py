@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,24 @@ class FileAgent(FakeAgent):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
+        self.late: list[str] = []
+        """What it writes yet, a piece each time that somebody looks."""
         folder.mkdir()
 
+    def write(self, text: str) -> None:
+        with (self.folder / "c_1").open("ab") as file:
+            file.write(text.encode())
+
     def read_transcript(self, conversation: str, cwd: str, most: int) -> Transcript | None:
+        if self.late:
+            self.write(self.late.pop(0))
         path = self.folder / conversation
         if not path.exists() or path.stat().st_size > most:
             return None
         return Transcript(conversation, "", path.read_bytes())
+
+    def is_whole(self, transcript: Transcript, since: int) -> bool:
+        return transcript.body.endswith(b"\n", since)
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         if cwd == "/nowhere":
@@ -74,25 +86,32 @@ class Nodes:
         self.state = Session("s_1", conversation="c_1")
         self._log: list[e.Event] = [created()]
 
-    async def turn(self, node: str, run: str, kind: Kind = Kind.COMPLETED) -> None:
-        """A turn on that node, whose agent notes it."""
-        reason = {Kind.COMPLETED: "end_turn", Kind.LOST: "node_lost"}[kind]
+    async def turn(
+        self, node: str, run: str, kind: Kind = Kind.COMPLETED, late: Sequence[str] | None = None
+    ) -> None:
+        """A turn on that node, whose agent notes it; `late`, in these pieces, when it is over."""
+        reasons = {
+            Kind.COMPLETED: "end_turn", Kind.LOST: "node_lost", Kind.CANCELLED: "stopped",
+        }  # fmt: skip
+        reason = reasons[kind]
         seq = len(self._log)
         attempt = e.AttemptStarted(1, f"{run}.1", fresh=True, node=node)
         self._log += [
             accepted(seq + 1, run), event(seq + 2, attempt, run=run),
             ended(seq + 3, run, kind=kind, reason=reason),
         ]  # fmt: skip
-        with (self.agents[node].folder / "c_1").open("ab") as file:
-            file.write(f"{run}\n".encode())
+        if late is None:
+            self.agents[node].write(f"{run}\n")
+        else:
+            self.agents[node].late = [*late]
         self.carrying[node].ended(self.agents[node], self.state, self._log[-1])
         await self.carrying[node].finish("s_1")
 
-    async def bring(self, node: str) -> str | None:
+    async def bring(self, node: str, *, carries: bool = True) -> str | None:
         """That node takes up the session; what it is told of its conversation."""
         self.store = MemoryStore()
         await put(self.store, *self._log)
-        self.carrying[node] = Carrying(self.store, self.shelves[node])
+        self.carrying[node] = Carrying(self.store, self.shelves[node], carries=carries)
         return await self.carrying[node].bring(self.agents[node], self.state)
 
     def has(self, node: str) -> str:
@@ -102,7 +121,8 @@ class Nodes:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "SETTLE_S", (0.0, 0.001))
+    monkeypatch.setattr(carrying, "SETTLE_S", (0.0, 0.001, 0.001, 0.001))
+    monkeypatch.setattr(carrying, "QUIET_S", 0.001)
     monkeypatch.setattr(carrying, "PAUSE_S", 0.001)
 
 
@@ -182,5 +202,66 @@ def test_where_nothing_is_kept_the_agent_itself_says_what_it_has(tmp_path: Path)
         assert await nothing.bring(nodes.agents["b"], nodes.state) is None
         assert await nodes.carrying["b"].bring(FakeAgent(), nodes.state) is None
         assert nodes.has("b") == ""
+
+    asyncio.run(main())
+
+
+def test_what_an_agent_writes_late_is_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        await nodes.turn("a", "r_2", late=["", "", "r_", "2\n"])
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_completed_and_of_which_nothing_is_written_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        await nodes.turn("a", "r_2", late=[])
+        assert await nodes.bring("b") == "c_1"
+        assert nodes.has("b") == ""
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_did_not_complete_need_not_leave_anything(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        await nodes.turn("a", "r_2", Kind.CANCELLED, late=[])
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\n"
+        await nodes.turn("b", "r_3", late=["r_3\n"])
+        assert await nodes.bring("a") is None
+        assert nodes.has("a") == "r_1\nr_3\n"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_does_not_carry_stores_nothing_and_takes_nothing_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        assert await nodes.bring("a", carries=False) is None
+        await nodes.turn("a", "r_2")
+        assert nodes.shelves["a"].shelf["s_1"].seq == 4
+        assert await nodes.bring("b") == "c_1"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_does_not_carry_says_that_it_has_only_an_older_state(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        assert await nodes.bring("b") is None
+        await nodes.turn("b", "r_2")
+        assert await nodes.bring("a", carries=False) == "c_1"
+        assert nodes.has("a") == "r_1\n"
 
     asyncio.run(main())
