@@ -51,10 +51,16 @@ $(CHROMIUM): $(READY)
 test: $(READY) $(BUILT) $(CHROMIUM) test-page ## Run all tests of what it does (how it is written: make check)
 	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal --ignore tests/tidy tests $(ARGS)
 
-test-postgres: $(READY) ## Test the server, the client and the commands on PostgreSQL
+POSTGRES := $(VENV)/postgres
+$(POSTGRES): $(READY)
+	@sh scripts/debian-tools pg_ctlcluster:postgresql
+	@touch $@
+
+test-postgres: $(READY) $(POSTGRES) ## Test nodes, and the server, the client and the commands, on PostgreSQL
+	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal -m "postgres and not agents" tests $(ARGS)
 	TURNKEEPER_TEST_STORE=postgres $(BIN)/python -m pytest -n $(ATONCE) --dist worksteal \
-		-m "not agents and not surfaces and not file_store" \
-		tests/gateway tests/client tests/cli tests/store $(ARGS)
+		-m "not agents and not surfaces and not file_store and not postgres" \
+		tests/gateway tests/client tests/cli $(ARGS)
 
 test-surfaces: $(READY) ## All surfaces at length: every ending, schedules, races, fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m surfaces tests $(ARGS)

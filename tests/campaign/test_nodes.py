@@ -17,6 +17,8 @@ from tests.campaign.campaign import Settings
 from tests.campaign.nodes import run_nodes
 from tests.campaign.table import table
 
+pytestmark = pytest.mark.postgres
+
 FAULTS = 6
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.nodes.machines import Machines, begin, lost, played, said, turn
 from tests.nodes.test_servers import SHORT_S, send
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture(params=["claude", "codex"])
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machines]:

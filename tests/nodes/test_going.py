@@ -17,6 +17,8 @@ from tests.helpers.terminal import TIMEOUT_S
 from tests.nodes.asking import post
 from tests.nodes.test_servers import AGENTS, LONG_S, Cluster, send
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Cluster]:

@@ -17,6 +17,8 @@ from turnkeeper.ports import Elsewhere, NodeOver
 from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.postgres_nodes import PostgresNodes
 
+pytestmark = pytest.mark.postgres
+
 LONG_S = 600.0
 SHORT_S = 0.05
 WAIT_S = 30.0

@@ -20,6 +20,8 @@ from tests.tidy.source import REPO
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
 
+pytestmark = pytest.mark.postgres
+
 SHORT_S, LONG_S = 2.0, 600.0
 AGENTS = f"""
 [limits]

@@ -18,6 +18,8 @@ from turnkeeper.store.opening import open_store, transcripts_between
 from turnkeeper.store.postgres_faults import Address
 from turnkeeper.store.postgres_transcripts import PostgresTranscripts
 
+pytestmark = pytest.mark.postgres
+
 
 async def fill(store: EventStore) -> None:
     await put(store, created(title="eins\x00"), accepted(2, "r_1"), started(3, "r_1"))

@@ -22,6 +22,8 @@ from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.postgres_faults import Address
 from turnkeeper.store.postgres_schema import STEPS
 
+pytestmark = pytest.mark.postgres
+
 WAIT_S = 60.0
 
 

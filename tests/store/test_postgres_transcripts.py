@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conformance.store.kit import created, put
 from tests.helpers.postgres import shared_server
 from turnkeeper.ports import KeptTranscript, Transcript
@@ -16,6 +18,8 @@ from turnkeeper.store.postgres_line import connect
 from turnkeeper.store.postgres_schema import STEPS, migrate
 from turnkeeper.store.postgres_transcripts import PostgresTranscripts
 from turnkeeper.store.postgres_upkeep import gc_postgres
+
+pytestmark = pytest.mark.postgres
 
 BODY = bytes(range(256)) * 4096
 

@@ -15,6 +15,8 @@ from turnkeeper.core.errors import Fenced, InvalidValue
 from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.postgres_upkeep import gc_postgres
 
+pytestmark = pytest.mark.postgres
+
 DAY_S = 86400.0
 
 
