@@ -14,8 +14,9 @@ import pytest
 
 from tests.cli.house import House, wait_until
 from tests.helpers.postgres import shared_server
-from tests.nodes.asking import post
-from tests.nodes.test_servers import LONG_S, SHORT_S, Cluster, send
+from tests.nodes.asking import post, said, send
+from tests.nodes.test_servers import LONG_S, SHORT_S, Cluster
+from tests.process.children.scene import log_of
 from tests.tidy.source import REPO
 from turnkeeper.ports import KeptTranscript
 from turnkeeper.store.postgres_faults import Address
@@ -62,7 +63,7 @@ class Machines:
 
     def wait_kept(self, run: str, there: House) -> None:
         """Until the conversation is stored as it was after that run."""
-        seq = next(one["seq"] for one in events(there) if is_end_of(one, run))
+        seq = next(one["seq"] for one in log_of(there, "s") if is_end_of(one, run))
 
         async def kept() -> KeptTranscript | None:
             transcripts = PostgresTranscripts(Address.of(self.cluster.url), "test")
@@ -84,12 +85,6 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
         yield Machines(tmp_path, stack, request.param)
 
 
-def events(there: House) -> list[Any]:
-    told = there.tk("events", "--json", "s")
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
-
-
 def is_end_of(event: Any, run: str) -> bool:
     return bool(event["kind"] == "run.ended" and event["run"] == run)
 
@@ -108,14 +103,8 @@ def turn(there: House, text: str) -> str:
     return run
 
 
-def said(there: House, run: str) -> str:
-    """What it said, from the log."""
-    spoken = [x for x in events(there) if x["kind"] == "output.text" and x["run"] == run]
-    return "".join(x["data"]["text"] for x in spoken)
-
-
 def lost(there: House) -> list[Any]:
-    return [one for one in events(there) if one["kind"] == "session.context_lost"]
+    return [one for one in log_of(there, "s") if one["kind"] == "session.context_lost"]
 
 
 def test_a_conversation_goes_with_its_session_when_its_node_is_drained(machines: Machines) -> None:
@@ -123,7 +112,7 @@ def test_a_conversation_goes_with_its_session_when_its_node_is_drained(machines:
     turn(a, "say the word is rhubarb")
     b = machines.start("b")
     assert a.end() == 0
-    assert "rhubarb" in said(b, turn(b, "recall"))
+    assert "rhubarb" in said(b, "s", turn(b, "recall"))
     assert lost(b) == []
 
 
@@ -135,12 +124,12 @@ def test_a_conversation_goes_on_where_its_node_was_killed_and_comes_back_longer(
     a.process.kill()
     a.process.wait()
     first = turn(b, "recall")
-    assert "rhubarb" in said(b, first)
+    assert "rhubarb" in said(b, "s", first)
     machines.wait_kept(turn(b, "say the other is quince"), b)
     a = machines.start("a", SHORT_S)
     b.process.kill()
     b.process.wait()
-    recalled = said(a, turn(a, "recall"))
+    recalled = said(a, "s", turn(a, "recall"))
     assert "rhubarb" in recalled
     assert "quince" in recalled
     assert lost(a) == []
@@ -162,5 +151,5 @@ def test_a_conversation_that_cannot_be_placed_is_told_as_lost(
     turn(a, "say the word is rhubarb")
     b = machines.start("b")
     assert a.end() == 0
-    assert "rhubarb" not in said(b, turn(b, "recall"))
+    assert "rhubarb" not in said(b, "s", turn(b, "recall"))
     assert len(lost(b)) == 1
