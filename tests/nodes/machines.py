@@ -16,8 +16,9 @@ import asyncpg
 
 from tests.cli.house import House, wait_until
 from tests.helpers.postgres import shared_server
-from tests.nodes.asking import post
-from tests.nodes.test_servers import LONG_S, Cluster, send
+from tests.nodes import asking
+from tests.nodes.test_servers import LONG_S, Cluster
+from tests.process.children.scene import log_of
 from tests.tidy.source import REPO
 from turnkeeper.ports import KeptTranscript
 from turnkeeper.store.postgres_faults import Address
@@ -113,9 +114,7 @@ class Machines:
 
 
 def events(there: House) -> list[Any]:
-    told = there.tk("events", "--json", SESSION)
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    return log_of(there, SESSION)
 
 
 def is_end_of(event: Any, run: str) -> bool:
@@ -124,22 +123,20 @@ def is_end_of(event: Any, run: str) -> bool:
 
 def begin(there: House, **more: Any) -> House:
     """The session, which works wherever its agent does unless more is said."""
-    post(there, "/v1/sessions", id=SESSION, agent="it", **more)
+    asking.post(there, "/v1/sessions", id=SESSION, agent="it", **more)
     return there
 
 
 def turn(there: House, text: str) -> str:
     """A turn that completes; its run."""
-    run = send(there, SESSION, text, "it")
+    run = asking.send(there, SESSION, text, "it")
     outcome = there.wait_ended(run)
     assert outcome["kind"] == "completed", outcome
     return run
 
 
 def said(there: House, run: str) -> str:
-    """What it said, from the log."""
-    spoken = [x for x in events(there) if x["kind"] == "output.text" and x["run"] == run]
-    return "".join(x["data"]["text"] for x in spoken)
+    return asking.said(there, SESSION, run)
 
 
 def lost(there: House) -> list[Any]:

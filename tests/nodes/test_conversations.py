@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.nodes.asking import send
 from tests.nodes.machines import Machines, begin, lost, played, said, turn
-from tests.nodes.test_servers import SHORT_S, send
+from tests.nodes.test_servers import SHORT_S
 
 pytestmark = pytest.mark.postgres
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.house import House, wait_until
+from tests.cli.house import House
 from tests.helpers.postgres import shared_server
 from tests.helpers.terminal import TIMEOUT_S
-from tests.nodes.asking import post
-from tests.nodes.test_servers import AGENTS, LONG_S, Cluster, send
+from tests.nodes.asking import post, send, stop, wait_waits
+from tests.nodes.test_servers import AGENTS, LONG_S, Cluster
 
 pytestmark = pytest.mark.postgres
 
@@ -38,7 +38,7 @@ def test_a_node_that_goes_stops_what_runs_if_it_is_told_to_and_hands_over_what_w
     never, go = tmp_path / "never", tmp_path / "go"
     go.touch()
     running = send(a, "s", str(never), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_waits(a, "s", running)
     behind = send(a, "s", str(go), "slow")
     agent = Path(f"/proc/{Path(f'{never}.pid').read_text()}")
     b = nodes.start("b", LONG_S)
@@ -59,7 +59,7 @@ def test_a_child_is_started_at_any_node(nodes: Cluster) -> None:
     assert b.wait_ended(child["run_id"])["kind"] == "completed"
     below = start_child(b, parent, agent="demo", text="build 600")["run_id"]
     b.wait_phase(below, "tool")
-    assert b.tk("stop", parent).returncode == 0
+    stop(b, parent)
     ended = a.wait_ended(below)
     assert (ended["kind"], ended["reason"]) == ("cancelled", "parent_ended")
 

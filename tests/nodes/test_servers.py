@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import urllib.error
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from tests.cli.house import House, house, started, tk, tk_json, wait_until
 from tests.helpers.postgres import Server, new_server, shared_server
 from tests.helpers.terminal import TIMEOUT_S
+from tests.nodes.asking import endings, send, stop, wait_waits
 from tests.tidy.source import REPO
 from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.ending import wait_ended
@@ -90,18 +90,6 @@ def end_custody(root: Path) -> None:
     asyncio.run(end())
 
 
-def send(there: House, session: str, text: str, agent: str = "demo") -> str:
-    return str(there.tk_json("send", "--agent", agent, session, text)["run_id"])
-
-
-def endings(there: House, session: str) -> list[str]:
-    """The runs that ended there, in the log's order."""
-    told = there.tk("events", "--json", session)
-    assert told.returncode == 0, told.stderr
-    events: list[Any] = [json.loads(line) for line in told.stdout.splitlines()]
-    return [one["run"] for one in events if one["kind"] == "run.ended"]
-
-
 def test_the_sessions_of_a_node_that_was_killed_go_on_at_another(cluster: Cluster) -> None:
     a, b = cluster.start("a"), cluster.start("b")
     running = send(a, "s", "build 600")
@@ -121,7 +109,7 @@ def test_a_node_that_was_stopped_for_too_long_writes_nothing_more_and_leaves_not
     a, b = cluster.start("a"), cluster.start("b")
     go = tmp_path / "go"
     run = send(a, "s", str(go), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_waits(a, "s", run)
     agent = Path(f"/proc/{Path(f'{go}.pid').read_text()}")
     assert agent.exists()
     a.process.send_signal(signal.SIGSTOP)
@@ -144,7 +132,7 @@ def test_a_node_that_was_killed_and_comes_back_in_time_goes_on_with_what_it_had(
     a, b = cluster.start("a", LONG_S), cluster.start("b", LONG_S)
     go = tmp_path / "go"
     run = send(a, "s", str(go), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_waits(a, "s", run)
     a.process.kill()
     a.process.wait()
     back = cluster.start("a", LONG_S)
@@ -160,7 +148,7 @@ def test_whatever_node_is_asked_the_session_answers(cluster: Cluster) -> None:
     second = send(b, "s", "hello")
     assert b.get(f"/v1/runs/{first}")["phase"] == "tool"
     assert b.get(f"/v1/runs/{second}")["position"] == a.get(f"/v1/runs/{second}")["position"]
-    assert b.tk("stop", first).returncode == 0
+    stop(b, first)
     assert a.wait_ended(first)["kind"] == b.wait_ended(first)["kind"] == "cancelled"
     assert b.wait_ended(second)["kind"] == "completed"
     assert endings(a, "s") == endings(b, "s") == [first, second]
@@ -168,10 +156,7 @@ def test_whatever_node_is_asked_the_session_answers(cluster: Cluster) -> None:
 
 def test_the_same_key_at_two_nodes_is_the_same_message(cluster: Cluster) -> None:
     a, b = cluster.start("a"), cluster.start("b")
-    told = [
-        one.tk_json("send", "--agent", "demo", "--key", "k", "s", "hello")["run_id"]
-        for one in (a, b, a, b)
-    ]
+    told = [send(one, "s", "hello", key="k") for one in (a, b, a, b)]
     assert len(set(told)) == 1
     a.wait_ended(told[0])
     assert endings(b, "s") == [told[0]]
@@ -197,7 +182,7 @@ def test_a_node_that_cannot_say_that_it_lives_ends_its_agents_and_comes_back_by_
 ) -> None:
     a, go = frail.start("a"), tmp_path / "go"
     run = send(a, "s", str(go), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_waits(a, "s", run)
     agent = Path(f"/proc/{Path(f'{go}.pid').read_text()}")
     frail.server.stop(signal.SIGQUIT)
     wait_until("its agent is gone", lambda: not agent.exists())
@@ -277,7 +262,7 @@ def test_what_a_killed_node_left_in_custody_is_dead_before_another_goes_on(
     a, b = cluster.start("a"), cluster.start("b")
     go = tmp_path / "go"
     run = send(a, "s", str(go), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    wait_waits(a, "s", run)
     agent = Path(f"/proc/{Path(f'{go}.pid').read_text()}")
     assert agent.exists()
     a.process.kill()
@@ -294,14 +279,14 @@ def test_a_node_that_goes_hands_over_what_waits_and_lets_what_runs_come_to_its_e
     go, second, never = tmp_path / "go", tmp_path / "second", tmp_path / "never"
     running, behind = send(a, "s", str(go), "slow"), send(a, "s", str(second), "slow")
     other = send(a, "t", str(never), "slow")
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
-    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "t").stdout)
+    wait_waits(a, "s", running)
+    wait_waits(a, "t", other)
     b = cluster.start("b", LONG_S)
     a.process.send_signal(signal.SIGTERM)
     go.touch()
     assert b.wait_ended(running)["kind"] == "completed"
     b.wait_phase(behind, "working")
-    assert b.tk("stop", behind).returncode == 0
+    stop(b, behind)
     assert a.process.poll() is None
     never.touch()
     assert b.wait_ended(other)["kind"] == "completed"

@@ -14,7 +14,9 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -267,10 +269,13 @@ class Nurseries:
             self._loop.remove_reader(start.reading)
             os.close(start.reading)
         if start.starter is not None:
-            self._bury(start.starter)
+            _bury(start.starter)
         start.reading, start.starter, start.timer = -1, None, None
 
-    def _bury(self, starter: subprocess.Popen[bytes]) -> None:
-        """It has forked the nursery and goes; it is not waited for."""
-        if starter.poll() is None and not self._loop.is_closed():
-            self._loop.call_later(RETRY_S, self._bury, starter)
+
+def _bury(starter: subprocess.Popen[bytes]) -> None:
+    """It has forked the nursery and goes. It is waited for by nobody who has anything else to do,
+    for it may go after the loop has ended."""
+    if starter.poll() is None:
+        with suppress(RuntimeError):  # no thread to be had: the next start of a program reaps it
+            threading.Thread(target=starter.wait, name="turnkeeper-reaper", daemon=True).start()

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from turnkeeper.core.errors import Fenced, StoreDown, TurnkeeperError
 from turnkeeper.ports import Elsewhere
 
 log = logging.getLogger("turnkeeper.sessions")
 
-Errand = Callable[[], Coroutine[Any, Any, None]]
+Errand = Callable[[], Awaitable[object]]
 
 
 async def persist(errand: Errand) -> None:
@@ -24,14 +23,15 @@ async def persist(errand: Errand) -> None:
     pause_s = 0.1
     while True:
         try:
-            return await errand()
+            await errand()
+            return
         except (StoreDown, Fenced):
             pass
         except Elsewhere:
-            return None
+            return
         except TurnkeeperError as refused:
             log.info("nothing to do there: %s", refused)
-            return None
+            return
         except Exception:
             log.exception("an errand between sessions failed, and is tried again")
         await asyncio.sleep(pause_s)

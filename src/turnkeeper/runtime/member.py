@@ -62,6 +62,8 @@ class Member:
         self._lease_s = lease_s
         self._until = 0.0
         self._is_over = False
+        self._has_all = True
+        """What is this node's was taken up since it last joined."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
@@ -104,15 +106,24 @@ class Member:
                     self._lives(sent)
                     self._is_over = False
                     log.warning("node %s is back", self._membership.node)
-                    await self._doings.take_up(None)
                 else:
                     async with asyncio.timeout(self._lease_s):
                         await self._membership.renew(self._lease_s, draining=self.draining)
                     self._lives(sent)
+                if not self._has_all:
+                    await self._take_up_all()
             except (StoreDown, TimeoutError) as trouble:
                 log.warning("node %s cannot say that it lives: %s", self._membership.node, trouble)
             except NodeOver:
                 await self._end("another has its name, or it was silent for too long")
+
+    async def _take_up_all(self) -> None:
+        self._has_all = True  # unless its time is over before it is done
+        try:
+            await self._doings.take_up(None)
+        except StoreDown:
+            self._has_all = False
+            raise
 
     async def _watch_time(self) -> None:
         """End everything here before others may take it."""
@@ -126,7 +137,7 @@ class Member:
     async def _end(self, why: str) -> None:
         if self._is_over:
             return
-        self._is_over = True
+        self._is_over, self._has_all = True, False
         log.error("node %s ends all that runs here: %s", self._membership.node, why)
         await self._doings.fence()
 

@@ -41,6 +41,7 @@ from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
 log = logging.getLogger("turnkeeper.sessions")
 
 WHERE_MAX = 100_000
+OVER = "this node's time is over; ask again"
 AT_ONCE = 32
 """So many sessions are read at once when a server starts: the store commits them together."""
 
@@ -59,11 +60,13 @@ class Sessions:
         """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._over = False
         self.closing = False
 
     async def take_up(self, sessions: Sequence[str] | None = None) -> None:
-        """Every session in which something still has to happen, or these. One that cannot be taken
-        up does not keep the others from it."""
+        """Every session in which something still has to happen, and this node's time has begun; or
+        these. One that cannot be taken up does not keep the others from it."""
+        self._over = self._over and sessions is not None
         waiting = iter(await self._ports.store.unfinished() if sessions is None else sessions)
 
         async def take_some() -> None:
@@ -81,9 +84,10 @@ class Sessions:
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
 
     async def fence(self) -> None:
-        """This node's time is over: nothing of it goes on, and nothing is known any more."""
-        loading = [task for task in self._actors.values() if not task.done()]
-        for task in loading:
+        """This node's time is over: nothing of it goes on, and nothing is known or begun any more,
+        until all that is this node's is taken up."""
+        self._over = True
+        for task in self._actors.values():
             task.cancel()
         processes, actors = self.processes(), self.living()
         self._actors.clear()
@@ -232,7 +236,7 @@ class Sessions:
                 self._check_open()
                 asker = asyncio.current_task()
                 if asker is not None and not asker.cancelling():  # it was `fence`, not the asker
-                    raise StoreDown("this node's time is over; ask again") from None
+                    raise StoreDown(OVER) from None
             raise
 
     def if_loaded(self, session: str) -> SessionActor | None:
@@ -264,8 +268,8 @@ class Sessions:
 
     def processes(self) -> list[str]:
         """The processes of the sessions that are alive here."""
-        actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        return [actor.machine.state.process.name for actor in actors if actor.machine.state.process]
+        found = [actor.machine.state.process for actor in self.living()]
+        return [process.name for process in found if process is not None]
 
     async def drain(self, within_s: float, *, stop: bool) -> int:
         """Start nothing more, and wait for what runs, or `stop` it, for which there is always time;
@@ -303,7 +307,7 @@ class Sessions:
             task.cancel()
         if loading:
             await asyncio.wait(loading)
-        actors = [task.result() for task in self._actors.values() if _loaded(task)]
+        actors = self.living()
         every = running_too or queued_too
         doomed = [actor for actor in actors if every or not actor.outlives_server]
         if doomed:
@@ -332,6 +336,8 @@ class Sessions:
 
     async def _load(self, session: str, create: str | None) -> SessionActor:
         try:
+            if self._over:
+                raise StoreDown(OVER)
             if self._draining:
                 raise Elsewhere(session, "whoever takes it up: this one goes")
             head = await self._ports.store.head(session)
@@ -376,18 +382,12 @@ class Sessions:
         self._actors.pop(session, None)
         if fenced and gone is not None and self._ports.membership is not None:
             process = gone.machine.state.process
-            self.errand(lambda: self._end([process.name] if process is not None else []))
+            self.errand(lambda: self._ports.end([process.name] if process is not None else []))
         if not fenced and not self.closing:
             self._revive(session)
 
     def _revive(self, session: str) -> None:
-        async def revive() -> None:
-            await self.actor(session)
-
-        self.errand(revive)
-
-    async def _end(self, processes: Sequence[str]) -> None:
-        await self._ports.end(processes)
+        self.errand(lambda: self.actor(session))
 
 
 def _loaded(task: asyncio.Task[SessionActor]) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.leaks import left_behind
 from tests.process.custody.harness import (
     Witness,
     agent,
@@ -18,10 +19,12 @@ from tests.process.custody.harness import (
     in_loop,
     kill_keeper,
     python,
+    wait_nursery_gone,
     wait_true_blocking,
 )
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.custody import frames, procfs
+from turnkeeper.custody.client import Custodian
 from turnkeeper.custody.program import Program
 
 ECHO = ("cat",)
@@ -337,3 +340,23 @@ async def test_what_is_over_for_long_is_forgotten(tmp_path: Path) -> None:
         assert [kept.name for kept in custodian.list()] == ["p1", "p2"]
         custodian.purge(older_s=-1)
         assert [kept.name for kept in custodian.list()] == ["p2"]
+
+
+def test_whoever_starts_a_nursery_is_reaped_though_the_loop_has_ended(tmp_path: Path) -> None:
+    async def begin_and_leave() -> set[int]:
+        custodian = Custodian(tmp_path, linger_s=0.05)
+        before = children()
+        custodian.spawn("p1", agent(*ECHO), Witness())
+        begun = children() - before
+        custodian.close()
+        return begun
+
+    def children() -> set[int]:
+        return {one.pid for one in procfs.descendants(os.getpid())}
+
+    with left_behind() as complaints:
+        begun = asyncio.run(begin_and_leave())
+        assert begun
+        wait_true_blocking(lambda: not begun & children())
+    assert complaints == []
+    asyncio.run(wait_nursery_gone(tmp_path))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -120,13 +120,13 @@ def environ(**more: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def editor(
-    *arguments: str | Path, answer: Answer = allow, **env: str
+    *arguments: str | Path, answer: Answer = allow, command: Sequence[str] = (COMMAND,), **env: str
 ) -> AsyncIterator[Editor]:
-    """An editor with `turnkeeper acp ARGUMENTS`."""
+    """An editor with `turnkeeper acp ARGUMENTS`; `command` is what it has for `turnkeeper`."""
     one: Any = Editor(answer)
     options: dict[str, Any] = {"stderr": None, "limit": 64 << 20}
     async with acp.spawn_agent_process(
-        one, COMMAND, "acp", *map(str, arguments), env=environ(**env),
+        one, *command, "acp", *map(str, arguments), env=environ(**env),
         transport_kwargs=options, observers=[one.observe],
     ) as (_, process):  # fmt: skip
         one.process = process

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ AGENT = f"""
 driver = "python"
 target = "{REPO / "tests" / "cli" / "agents.py"}:slow"
 """
+IMPATIENT = """
+from turnkeeper.cli import main, there
+from turnkeeper.client import Options
+there.STAYING = Options(connect_s=5.0, request_s=2.0, retry_longest_s=0.5)
+main()
+"""
+"""The command as it is, but that it does not wait half a minute for a server."""
 
 
 def free_port() -> str:
@@ -99,8 +107,10 @@ def test_a_session_is_loaded_after_the_server_was_killed(place: Place) -> None:
 def test_a_server_that_is_not_there_is_an_error_and_not_the_end(place: Place) -> None:
     async def act() -> None:
         url = f"http://127.0.0.1:{place.port}"
-        async with asyncio.timeout(110), editor("--server", url, "--agent", "slow") as one:
-            error = await refused(one.conn.new_session(cwd="/tmp"))
-            assert error.data["code"] == "TK-531"
+        command, given = (sys.executable, "-c", IMPATIENT), ("--server", url, "--agent", "slow")
+        async with asyncio.timeout(110), editor(*given, command=command) as one:
+            for _ in range(2):
+                error = await refused(one.conn.new_session(cwd="/tmp"))
+                assert error.data["code"] == "TK-531"
 
     asyncio.run(act())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,12 @@ from turnkeeper.compose import RandomIds, SystemClock
 from turnkeeper.core.commands import Create, Policy
 from turnkeeper.core.errors import StoreDown, TurnkeeperError
 from turnkeeper.drivers.demo import DemoAgent
-from turnkeeper.ports import Elsewhere
+from turnkeeper.ports import Elsewhere, NodeOver
 from turnkeeper.runtime.dispatcher import Dispatcher
+from turnkeeper.runtime.member import Doings, Member
 from turnkeeper.runtime.sessions import Ports
 from turnkeeper.store.memory import MemoryStore
+from turnkeeper.testing.virtual import run
 
 
 class SlowStore(MemoryStore):
@@ -51,8 +54,31 @@ def test_who_asks_while_the_nodes_time_ends_is_told_to_ask_again() -> None:
         await dispatcher.fence()
         with pytest.raises(StoreDown, match="time is over"):
             await asking
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_begun_before_what_is_the_nodes_is_taken_up_again() -> None:
+    async def main() -> None:
+        store = SlowStore()
         store.may.set()
-        assert await dispatcher.create(Create(agent="demo"), "s") == "s"
+        dispatcher = dispatcher_on(store, [])
+        await dispatcher.create(Create(agent="demo"), "s")
+        await dispatcher.fence()
+        for session in ("s", "t"):
+            with pytest.raises(StoreDown, match="time is over"):
+                await dispatcher.create(Create(agent="demo"), session)
+        with pytest.raises(StoreDown, match="time is over"):
+            await dispatcher.send("s", "hello")
+        await dispatcher.take_up(["s"])
+        assert dispatcher.living() == []
+        await dispatcher.take_up()
+        run = (await dispatcher.send("s", "hello")).run
+        outcome = await dispatcher.wait(run)
+        assert outcome is not None
+        assert outcome.kind == "completed"
+        assert await dispatcher.create(Create(agent="demo"), "t") == "t"
         await dispatcher.close()
 
     asyncio.run(main())
@@ -85,9 +111,63 @@ def test_a_session_of_another_node_is_told_where_there_is_no_way_to_it() -> None
         dispatcher = dispatcher_on(store, [])
         await dispatcher.create(Create(agent="demo"), "s")
         await dispatcher.fence()
+        await dispatcher.take_up()
         store.elsewhere = True
         with pytest.raises(TurnkeeperError, match=r"TK-541 session s is on node n_b"):
             await dispatcher.send("s", "hello")
         await dispatcher.close()
 
     asyncio.run(main())
+
+
+class Flaky:
+    """A store that forgets this node once, and is then down when its sessions are asked for."""
+
+    node = "n_a"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self._forgets, self._down = 1, 1
+        self.is_back = asyncio.Event()
+
+    async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
+        self.done.append("join")
+
+    async def renew(self, lease_s: float, *, draining: bool = False) -> None:
+        if self._forgets:
+            self._forgets -= 1
+            raise NodeOver(self.node)
+
+    async def orphans(self) -> list[str]:
+        return []
+
+    async def leave(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def serve(self, desk: Any) -> None: ...
+
+    async def fence(self) -> None:
+        self.done.append("fence")
+
+    async def take_up(self, sessions: Sequence[str] | None) -> None:
+        assert sessions is None
+        self.done.append("take up")
+        if self._down:
+            self._down -= 1
+            raise StoreDown
+        self.is_back.set()
+
+
+def test_a_node_that_is_back_takes_up_what_is_its_own_as_soon_as_the_store_lets_it() -> None:
+    async def main() -> None:
+        at: Any = Flaky()
+        doings = Doings(at.fence, at.take_up, lambda left_s: None, at)
+        member = Member(at, at, doings, ["demo"], 10.0)
+        await member.join()
+        member.start()
+        await at.is_back.wait()
+        await member.close()
+        assert at.done == ["join", "fence", "join", "take up", "take up"]
+
+    run(main())
