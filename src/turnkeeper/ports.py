@@ -131,8 +131,8 @@ class Carrier(Protocol):
         """What it has of that conversation; none if there is nothing, or more than so many bytes.
         Raises `OSError`."""
 
-    def is_whole(self, transcript: Transcript, since: int) -> bool:
-        """A turn that completed is in it to its end, after the first `since` bytes."""
+    def count_turns(self, transcript: Transcript, since: int) -> int:
+        """How many turns are in it to their end, after the first `since` bytes."""
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         """The agent finds it from now on, or found it before, with what came since. Raises

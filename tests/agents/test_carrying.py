@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.house import House
 from tests.conformance.drivers.case import CASES, Setup
+from tests.nodes.asking import send
 from tests.nodes.machines import Machines, Spec, begin, events, lost, turn
-from tests.nodes.test_servers import send
 
 pytestmark = pytest.mark.agents
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from turnkeeper.core.commands import Abilities
 from turnkeeper.custody.client import Custodian
@@ -86,13 +86,18 @@ class ClaudeAgent(ProgramAgent):
         body = transcripts.read_lines(found, most) if found is not None else None
         return Transcript(conversation, "", body) if body is not None else None
 
-    def is_whole(self, transcript: Transcript, since: int) -> bool:
-        """It writes what was said a moment after its result: the last word has to be its own."""
-        last: dict[str, Any] = {}
-        for entry in transcripts.entries(transcript.body, since):
-            if entry.get("type") in ("user", "assistant") and not entry.get("isSidechain"):
-                last = entry
-        return last.get("type") == "assistant" and _is_last_word(last.get("message"))
+    def count_turns(self, transcript: Transcript, since: int) -> int:
+        """It writes what was said a moment after its result: a turn's last word is its own."""
+        said = [
+            entry for entry in transcripts.entries(transcript.body, since)
+            if entry.get("type") in ("user", "assistant") and not entry.get("isSidechain")
+        ]  # fmt: skip
+        said.append({"type": "user"})
+        return sum(
+            (entry["type"], then["type"]) == ("assistant", "user")
+            and _is_last_word(entry.get("message"))
+            for entry, then in pairwise(said)
+        )
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         root, folder = self._projects(cwd), project_of(self.place_of(cwd))

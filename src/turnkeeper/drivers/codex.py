@@ -27,7 +27,7 @@ ADVICE = "Run `codex login`, or set the key that its config.toml names (env_key)
 ROLLOUT = re.compile(r"([0-9]{4})/([0-9]{2})/([0-9]{2})/(rollout-[A-Za-z0-9_-]{1,200})\.jsonl")
 """Where it keeps a thread, below its folder for sessions: by the day on which it began."""
 
-BEGUN, ENDED = "task_started", "task_complete"
+ENDED = "task_complete"
 
 
 class CodexOptions(ProgramOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,15 +75,11 @@ class CodexAgent(ProgramAgent):
             return None
         return Transcript(conversation, found.relative_to(root).as_posix(), body)
 
-    def is_whole(self, transcript: Transcript, since: int) -> bool:
-        """It marks where a turn begins and where it ends."""
-        last = ""
-        for entry in transcripts.entries(transcript.body, since):
-            told = entry.get("payload")
-            if entry.get("type") == "event_msg" and isinstance(told, dict):
-                kind = told.get("type")
-                last = kind if kind in (BEGUN, ENDED) else last
-        return last == ENDED
+    def count_turns(self, transcript: Transcript, since: int) -> int:
+        """It marks where a turn ends."""
+        said = transcripts.entries(transcript.body, since)
+        told = [entry.get("payload") for entry in said if entry.get("type") == "event_msg"]
+        return sum(isinstance(one, dict) and one.get("type") == ENDED for one in told)
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         root, named = self._sessions(cwd), ROLLOUT.fullmatch(transcript.name)

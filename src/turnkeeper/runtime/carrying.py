@@ -8,6 +8,7 @@ the log says that it does not: never silently with an older state of its convers
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ KNOWN_MAX = 100_000
 @dataclass(frozen=True)
 class _Wanted:
     agent: Carrier
+    state: Session
     conversation: str
     cwd: str
     seq: int
@@ -60,7 +62,10 @@ class Carrying:
         """Turns that ended, and of which nothing is stored yet."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._known: dict[str, tuple[str, int]] = {}
-        """Conversations, and how long each was after an earlier turn."""
+        """Conversations, and how long each was when it was last stored or taken up."""
+        self._owed: dict[str, int] = {}
+        """How many turns completed that were not in it then. Below none: the turn that was under
+        way was in it to its end."""
 
     # At a turn's end -------------------------------------------------------------------------
 
@@ -72,7 +77,10 @@ class Carrying:
             return
         session = state.id
         completed = isinstance(event.data, RunEnded) and event.data.outcome.kind is Kind.COMPLETED
-        self._wanted[session] = _Wanted(agent, state.conversation, state.cwd, event.seq, completed)
+        self._owed[session] = self._owed.get(session, 0) + completed
+        self._wanted[session] = _Wanted(
+            agent, state, state.conversation, state.cwd, event.seq, completed
+        )
         task = self._tasks.get(session)
         if task is None or task.done():
             task = asyncio.ensure_future(self._keep_all(session, self._transcripts))
@@ -111,27 +119,37 @@ class Carrying:
                 log.warning("the conversation of session %s stays here: %r", session, fault)
 
     async def _settled(self, session: str, wanted: _Wanted) -> Transcript | None:
-        """What the agent has, once that turn is in it to its end. None if nothing came of it."""
+        """What the agent has, once that turn is in it to its end. None if nothing came of it, or if
+        another turn has ended meanwhile, which will be looked for too."""
         conversation, since = self._known.get(session, ("", 0))
         since = since if conversation == wanted.conversation else 0
         found: Transcript | None = None
+        turns = 0
         for pause_s in SETTLE_S:
             await asyncio.sleep(pause_s)
             before = found
-            found, is_whole = await asyncio.to_thread(_look, wanted, since)
+            found, turns = await asyncio.to_thread(_look, wanted, since)
             is_quiet = found is not None and found == before and pause_s >= QUIET_S
-            if session in self._wanted or is_whole or (is_quiet and not wanted.completed):
+            is_whole = found is not None and turns >= self._owed.get(session, 0)
+            if session in self._wanted or (is_whole if wanted.completed else is_quiet):
                 break
+        if session in self._wanted:
+            return None
+        owed = self._owed.pop(session, 0)
         if found is None:
             return None
-        self._know(session, found)
-        return found if len(found.body) > since or not wanted.completed else None
+        self._know(session, found, owed - turns if wanted.state.active is not None else 0)
+        has_all = len(found.body) > since or owed <= 0 or not wanted.completed
+        return found if has_all else None
 
-    def _know(self, session: str, transcript: Transcript) -> None:
+    def _know(self, session: str, transcript: Transcript, owed: int = 0) -> None:
         self._known.pop(session, None)
         self._known[session] = (transcript.conversation, len(transcript.body))
+        self._owed[session] = min(owed, 0)
         if len(self._known) > KNOWN_MAX:
-            del self._known[next(iter(self._known))]
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._owed.pop(oldest, None)
 
     # On another node -------------------------------------------------------------------------
 
@@ -142,22 +160,33 @@ class Carrying:
         transcripts, conversation = self._transcripts, state.conversation
         if transcripts is None or conversation is None or not isinstance(agent, Carrier):
             return None
+        if not await self._is_placed(agent, state, conversation, transcripts):
+            return conversation
+        if self._carries:
+            with contextlib.suppress(OSError):
+                asked = (conversation, state.cwd, MOST_BYTES)
+                found = await asyncio.to_thread(agent.read_transcript, *asked)
+                if found is not None:
+                    self._know(state.id, found)
+        return None
+
+    async def _is_placed(
+        self, agent: Carrier, state: Session, conversation: str, transcripts: Transcripts
+    ) -> bool:
+        """This node has the last of it, or nothing, which its agent will say."""
         kept = await transcripts.find(state.id)
         if kept is None or kept.conversation != conversation:
-            return None  # it was never kept: if this node has it not, its agent will say so
-        if kept.transcript is not None:
-            self._know(state.id, kept.transcript)
+            return True  # it was never kept
         node = await self._last_node(state.id, kept)
         if node == transcripts.node:
-            return None
+            return True
         if node is not None or kept.transcript is None or not self._carries:
-            return conversation  # here it can only be as it was before
+            return False  # here it can only be as it was before
         try:
-            is_here = await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
+            return await asyncio.to_thread(agent.place_transcript, kept.transcript, state.cwd)
         except OSError as fault:
             log.warning("the conversation of session %s cannot be placed: %r", state.id, fault)
-            is_here = False
-        return None if is_here else conversation
+            return False
 
     async def _last_node(self, session: str, kept: KeptTranscript) -> str | None:
         """The node of the last turn, if that is this one, or if there was one after what is kept.
@@ -181,12 +210,11 @@ def _left_something(event: Event) -> bool:
     return isinstance(event.data, RunEnded) and event.data.outcome.kind is not Kind.LOST
 
 
-def _look(wanted: _Wanted, since: int) -> tuple[Transcript | None, bool]:
-    """What there is, and whether a turn that completed is in it to its end."""
+def _look(wanted: _Wanted, since: int) -> tuple[Transcript | None, int]:
+    """What there is, and how many turns are in it to their end since then."""
     agent = wanted.agent
     found = agent.read_transcript(wanted.conversation, wanted.cwd, MOST_BYTES)
-    is_whole = found is not None and wanted.completed and agent.is_whole(found, since)
-    return found, is_whole
+    return found, agent.count_turns(found, since) if found is not None else 0
 
 
 async def _keep(

@@ -182,21 +182,23 @@ ASIDE = b'{"type": "user", "isSidechain": true}\n{"type": "system"}\nnot JSON\n[
 
 
 @pytest.mark.parametrize(
-    ("body", "since", "is_whole"),
+    ("body", "since", "turns"),
     [
-        (PROMPT + WORD, 0, True),
-        (PROMPT + CALL + PROMPT + WORD + ASIDE, 0, True),
-        (PROMPT + WORD, len(PROMPT + WORD), False),
-        (PROMPT + WORD + PROMPT, 0, False),
-        (PROMPT + CALL, 0, False),
-        (b'{"type": "assistant", "message": 1}\n', 0, False),
-        (b"", 0, False),
+        (PROMPT + WORD, 0, 1),
+        (PROMPT + CALL + PROMPT + WORD + ASIDE, 0, 1),
+        (PROMPT + WORD + CALL + PROMPT + WORD, 0, 1),
+        (PROMPT + WORD, len(PROMPT + WORD), 0),
+        (PROMPT + WORD + PROMPT, 0, 1),
+        (PROMPT + WORD + PROMPT + WORD, 0, 2),
+        (PROMPT + CALL, 0, 0),
+        (b'{"type": "assistant", "message": 1}\n', 0, 0),
+        (b"", 0, 0),
     ],
 )
-def test_a_turn_of_claude_is_whole_when_its_own_word_is_the_last(
-    body: bytes, since: int, is_whole: bool, tmp_path: Path
+def test_a_turn_of_claude_ends_with_its_own_word(
+    body: bytes, since: int, turns: int, tmp_path: Path
 ) -> None:
-    assert claude(tmp_path).is_whole(Transcript(ID, "", body), since) is is_whole
+    assert claude(tmp_path).count_turns(Transcript(ID, "", body), since) == turns
 
 
 BEGUN = b'{"type": "event_msg", "payload": {"type": "task_started"}}\n'
@@ -205,16 +207,17 @@ OTHER = b'{"type": "event_msg", "payload": 1}\n{"type": "x", "payload": {"type":
 
 
 @pytest.mark.parametrize(
-    ("body", "since", "is_whole"),
+    ("body", "since", "turns"),
     [
-        (BEGUN + ENDED + OTHER, 0, True),
-        (BEGUN + ENDED + BEGUN + ENDED, len(BEGUN + ENDED), True),
-        (BEGUN + ENDED, len(BEGUN + ENDED), False),
-        (BEGUN + ENDED + BEGUN, 0, False),
-        (OTHER, 0, False),
+        (BEGUN + ENDED + OTHER, 0, 1),
+        (BEGUN + ENDED + BEGUN + ENDED, 0, 2),
+        (BEGUN + ENDED + BEGUN + ENDED, len(BEGUN + ENDED), 1),
+        (BEGUN + ENDED, len(BEGUN + ENDED), 0),
+        (BEGUN + ENDED + BEGUN, 0, 1),
+        (OTHER, 0, 0),
     ],
 )
-def test_a_turn_of_codex_is_whole_when_its_end_is_marked(
-    body: bytes, since: int, is_whole: bool, tmp_path: Path
+def test_a_turn_of_codex_ends_where_that_is_marked(
+    body: bytes, since: int, turns: int, tmp_path: Path
 ) -> None:
-    assert codex(tmp_path).is_whole(Transcript(ID, ROLLOUT, body), since) is is_whole
+    assert codex(tmp_path).count_turns(Transcript(ID, ROLLOUT, body), since) == turns

@@ -12,8 +12,9 @@ from tests.conformance.store.kit import accepted, created, ended, put
 from tests.helpers.shell import FakeAgent, event
 from turnkeeper.core import events as e
 from turnkeeper.core.errors import StoreDown
+from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Kind
-from turnkeeper.core.state import Session
+from turnkeeper.core.state import Message, Run, Session
 from turnkeeper.ports import KeptTranscript, Transcript
 from turnkeeper.runtime import carrying
 from turnkeeper.runtime.carrying import Carrying
@@ -64,8 +65,8 @@ class FileAgent(FakeAgent):
             return None
         return Transcript(conversation, "", path.read_bytes())
 
-    def is_whole(self, transcript: Transcript, since: int) -> bool:
-        return transcript.body.endswith(b"\n", since)
+    def count_turns(self, transcript: Transcript, since: int) -> int:
+        return transcript.body.count(b"\n", since)
 
     def place_transcript(self, transcript: Transcript, cwd: str) -> bool:
         if cwd == "/nowhere":
@@ -87,9 +88,16 @@ class Nodes:
         self._log: list[e.Event] = [created()]
 
     async def turn(
-        self, node: str, run: str, kind: Kind = Kind.COMPLETED, late: Sequence[str] | None = None
+        self,
+        node: str,
+        run: str,
+        kind: Kind = Kind.COMPLETED,
+        late: Sequence[str] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """A turn on that node, whose agent notes it; `late`, in these pieces, when it is over."""
+        """A turn on that node, whose agent notes it; `late`, in these pieces, when it is over. What
+        is then stored is waited for, unless there is another `at_once`."""
         reasons = {
             Kind.COMPLETED: "end_turn", Kind.LOST: "node_lost", Kind.CANCELLED: "stopped",
         }  # fmt: skip
@@ -105,7 +113,8 @@ class Nodes:
         else:
             self.agents[node].late = [*late]
         self.carrying[node].ended(self.agents[node], self.state, self._log[-1])
-        await self.carrying[node].finish("s_1")
+        if not at_once:
+            await self.carrying[node].finish("s_1")
 
     async def bring(self, node: str, *, carries: bool = True) -> str | None:
         """That node takes up the session; what it is told of its conversation."""
@@ -211,6 +220,55 @@ def test_what_an_agent_writes_late_is_waited_for(tmp_path: Path) -> None:
         nodes = Nodes(tmp_path)
         await nodes.turn("a", "r_1")
         await nodes.turn("a", "r_2", late=["", "", "r_", "2\n"])
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_turns_that_follow_each_other_at_once_all_go_along(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1")
+        await nodes.turn("a", "r_2", at_once=True)
+        await nodes.turn("a", "r_3")
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\nr_2\nr_3\n"
+
+    asyncio.run(main())
+
+
+def test_of_turns_that_follow_each_other_at_once_the_last_is_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        await nodes.turn("a", "r_1", at_once=True)
+        await nodes.turn("a", "r_2", late=["", "r_2\n"])
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_was_stored_with_the_one_before_is_not_missed(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        waiting = Message("m_2", "hello", "person", {}, None, 1, 0.0, "r_2")
+        nodes.state.active = Run("r_2", waiting, Limits(), 0.0)
+        await nodes.turn("a", "r_1", late=["r_1\nr_2\n"])
+        nodes.state.active = None
+        await nodes.turn("a", "r_2", late=[])
+        assert await nodes.bring("b") is None
+        assert nodes.has("b") == "r_1\nr_2\n"
+
+    asyncio.run(main())
+
+
+def test_what_a_node_had_before_it_began_anew_does_not_stand_for_a_new_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Nodes(tmp_path)
+        nodes.agents["a"].write("r_1\n")
+        assert await nodes.bring("a") is None
+        await nodes.turn("a", "r_2", late=["", "r_2\n"])
         assert await nodes.bring("b") is None
         assert nodes.has("b") == "r_1\nr_2\n"
 
