@@ -12,10 +12,12 @@ import pytest
 from tests.conformance.store.kit import batch, created, put
 from tests.helpers.postgres import shared_server
 from tests.helpers.shell import event
-from turnkeeper.core.errors import Fenced, StoreDown
+from turnkeeper.core import commands as c
+from turnkeeper.core.errors import SHUTTING_DOWN, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.ports import Elsewhere, NodeOver
 from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.postgres_nodes import PostgresNodes
+from turnkeeper.store.postgres_others import PostgresOthers
 
 pytestmark = pytest.mark.postgres
 
@@ -25,7 +27,8 @@ WAIT_S = 30.0
 
 
 class Node:
-    def __init__(self, store: PostgresStore, members: PostgresNodes) -> None:
+    def __init__(self, name: str, store: PostgresStore, members: PostgresNodes) -> None:
+        self.name = name
         self.store = store
         self.members = members
 
@@ -36,7 +39,7 @@ async def node(place: Path, name: str, lease_s: float = LONG_S) -> AsyncIterator
     members = PostgresNodes(store.address, name)
     try:
         await members.join(f"http://{name}", ["demo"], lease_s)
-        yield Node(store, members)
+        yield Node(name, store, members)
     finally:
         await members.close()
         await store.close()
@@ -157,5 +160,35 @@ def test_who_leaves_gives_away_what_needs_nobody_now(tmp_path: Path) -> None:
             await b.store.claim("s_2")
             with pytest.raises(Elsewhere):
                 await b.store.claim("s_1")
+
+    asyncio.run(main())
+
+
+class Going:
+    """The desk of a node that goes."""
+
+    async def reply(self, session: str, command: c.Command) -> c.Reply:
+        raise TurnkeeperError(SHUTTING_DOWN, "this Turnkeeper is closed")
+
+    def watched(self) -> list[str]:
+        return []
+
+    def announce(self, session: str, head: int) -> None:
+        pass
+
+
+def test_a_node_that_goes_is_not_the_one_to_ask(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with node(tmp_path, "n_a") as a, node(tmp_path, "n_b") as b:
+            await put(a.store, created())
+            here, there = (PostgresOthers(one.store.address, one.name) for one in (b, a))
+            serving = [asyncio.ensure_future(one.serve(Going())) for one in (here, there)]
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    assert await here.ask("s_1", c.Look(run="r_1")) is None
+            finally:
+                for task in serving:
+                    task.cancel()
+                await asyncio.wait(serving)
 
     asyncio.run(main())

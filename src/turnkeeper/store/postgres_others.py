@@ -15,7 +15,7 @@ import msgspec
 
 from turnkeeper.core import carried
 from turnkeeper.core.commands import Command, Reply
-from turnkeeper.core.errors import StoreDown, TurnkeeperError
+from turnkeeper.core.errors import SHUTTING_DOWN, StoreDown, TurnkeeperError
 from turnkeeper.ports import Desk, Elsewhere
 from turnkeeper.store.postgres_bell import Bell, Ring
 from turnkeeper.store.postgres_faults import Address
@@ -191,7 +191,9 @@ class PostgresOthers:
         except Elsewhere:
             return NOT_HERE
         except TurnkeeperError as refused:
-            return carried.pack_refusal(refused)
+            # A node that goes takes nothing more: whoever has the session next is asked.
+            is_going = refused.entry is SHUTTING_DOWN
+            return NOT_HERE if is_going else carried.pack_refusal(refused)
         except (msgspec.MsgspecError, KeyError) as wrong:
             told_ = f"the nodes are of different versions: {wrong!r}"
             return carried.pack_refusal(StoreDown(told_))
