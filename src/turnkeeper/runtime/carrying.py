@@ -138,7 +138,8 @@ class Carrying:
         owed = self._owed.pop(session, 0)
         if found is None:
             return None
-        self._know(session, found, owed - turns if wanted.state.active is not None else 0)
+        has_gone_on = wanted.state.seq > wanted.seq
+        self._know(session, found, owed - turns if has_gone_on else 0)
         has_all = len(found.body) > since or owed <= 0 or not wanted.completed
         return found if has_all else None
 
