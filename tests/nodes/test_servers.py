@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -319,6 +320,13 @@ def test_a_run_is_told_of_at_any_node_and_that_another_one_has_it(cluster: Clust
     assert not any("SIGTERM" in clock["then"] for clock in there["clocks"])
     assert any("another node has it" in hint for hint in there["hints"])
     assert not any("another node has it" in hint for hint in here["hints"])
+
+
+def test_a_node_that_listens_everywhere_is_listed_by_its_machines_name(cluster: Cluster) -> None:
+    everywhere = f"{AGENTS}\n[server]\nhost = '0.0.0.0'\n"
+    a, b = cluster.start("a", LONG_S, everywhere), cluster.start("b", LONG_S)
+    listed = {one["url"] for one in tk_json("nodes", "--store", cluster.url)}
+    assert listed == {a.url.replace("127.0.0.1", socket.gethostname()), b.url}
 
 
 def test_the_doctor_of_a_node_asks_for_its_database(frail: Cluster) -> None:

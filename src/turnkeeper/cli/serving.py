@@ -176,7 +176,7 @@ class _Serving:
         pushes = self._pushes(server.gate, place, stack)
         for observer in observers:
             await _take_up(observer, system)
-        await system.start(server.url)
+        await system.start(server.url_for_others)
         await pushes.start()
         metrics.attend(system.dispatcher, server.gate.trouble)
         server.gate.opening = None
