@@ -90,6 +90,13 @@ def test_stop_ends_the_named_run_and_the_next_one_begins(home: House) -> None:
     assert re.search(r"by \S+ with turnkeeper stop", home.tk("show", run).stdout)
 
 
+def test_stop_of_what_waits_says_that_it_will_not_run(home: House) -> None:
+    running, queued = home.send("waits", "stall"), home.send("waits", "hello")
+    assert home.tk("stop", queued).stdout == f"run {queued} will not run\n"
+    assert home.tk("stop", queued).stdout == f"run {queued} has ended; nothing changed\n"
+    assert home.tk("stop", running).stdout == f"run {running} is stopping\n"
+
+
 @pytest.mark.parametrize(
     ("command", "state", "then"), [("approve", "allowed", "done."), ("deny", "denied", "alone.")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -291,3 +292,75 @@ def test_a_node_that_goes_hands_over_what_waits_and_lets_what_runs_come_to_its_e
     never.touch()
     assert b.wait_ended(other)["kind"] == "completed"
     assert a.process.wait(TIMEOUT_S) == 0
+
+
+def test_a_run_is_told_of_at_any_node_and_that_another_one_has_it(cluster: Cluster) -> None:
+    a, b = cluster.start("a", LONG_S), cluster.start("b", LONG_S)
+    run = send(a, "s", "build 600")
+    a.wait_phase(run, "tool")
+    here, there = a.tk_json("doctor", run), b.tk_json("doctor", run)
+    same = ("state", "phase", "attempt", "tools", "approvals")
+    assert [there[name] for name in same] == [here[name] for name in same]
+    assert there["running_s"] > 0
+    assert there["last"]
+    assert there["silent_s"] is not None
+    assert not any("SIGTERM" in clock["then"] for clock in there["clocks"])
+    assert any("another node has it" in hint for hint in there["hints"])
+    assert not any("another node has it" in hint for hint in here["hints"])
+
+
+def test_a_node_that_listens_everywhere_is_listed_by_its_machines_name(cluster: Cluster) -> None:
+    everywhere = f"{AGENTS}\n[server]\nhost = '0.0.0.0'\n"
+    a, b = cluster.start("a", LONG_S, everywhere), cluster.start("b", LONG_S)
+    listed = {one["url"] for one in tk_json("nodes", "--store", cluster.url)}
+    assert listed == {a.url.replace("127.0.0.1", socket.gethostname()), b.url}
+
+
+def test_the_doctor_of_a_node_asks_for_its_database(frail: Cluster) -> None:
+    a = frail.start("a", SHORT_S)
+    assert "the server's store can be used" in a.tk("doctor").stdout
+    named = tk("doctor", data=a.data, TURNKEEPER__STORE__URL=frail.url).stdout
+    assert "postgresql://turnkeeper@/postgres" in named
+    frail.server.stop()
+    wait_until("it is told", lambda: "whether PostgreSQL runs there" in a.tk("doctor").stdout)
+
+
+def test_a_node_that_cannot_say_that_it_lives_is_not_ready_until_it_can(frail: Cluster) -> None:
+    a = frail.start("a")
+
+    def is_ready() -> bool:
+        try:
+            return bool(a.get("/readyz")["status"] == "ready")
+        except urllib.error.HTTPError as refused:
+            if refused.code != 503:
+                raise
+            return False
+
+    assert is_ready()
+    frail.server.stop()
+    wait_until("it is not ready", lambda: not is_ready())
+    assert a.get("/healthz")["status"] == "ok"
+    frail.server.start()
+    wait_until("it is ready again", is_ready)
+
+
+def test_a_node_says_which_one_it_is_and_what_it_takes_up(cluster: Cluster) -> None:
+    a, b = cluster.start("a"), cluster.start("b")
+    run = send(a, "s", "build 600")
+    a.wait_phase(run, "tool")
+    a.process.kill()
+    a.process.wait()
+    names = {one["url"]: one["id"] for one in tk_json("nodes", "--store", cluster.url)}
+    told = f"{names[b.url]} takes up what nobody has, if no other is quicker: s"
+    wait_until("it takes it up", lambda: told in b.data.with_name("b.log").read_text())
+
+
+def test_a_database_that_nobody_has_used_has_no_nodes_and_a_file_cannot_have_any(
+    tmp_path: Path,
+) -> None:
+    none = tk("nodes", "--store", shared_server().url_for(tmp_path))
+    assert (none.returncode, none.stdout) == (0, "")
+    assert "no server has used that database yet" in none.stderr
+    refused = tk("nodes", data=tmp_path / "data", TURNKEEPER__STORE__URL="")
+    assert refused.returncode == 2
+    assert "--store postgresql://" in refused.stderr

@@ -48,23 +48,28 @@ def test_the_configuration_is_one_that_the_program_takes(text: str, tmp_path: Pa
         env={"PATH": "/usr/bin", "TURNKEEPER_API_TOKEN": "0123456789abcdef"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"server\.drain +true", done.stdout)
+    for key, value in (
+        ("server.drain", "true"), ("server.host", "0.0.0.0"), ("server.port", PORT),
+        ("store.url", "postgresql://turnkeeper@"), ("data", "/data"),
+    ):  # fmt: skip
+        assert re.search(rf"^{re.escape(key)} +{re.escape(value)}", done.stdout, re.M)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [NODES["node-1"]["command"], container()["args"]],
-    ids=["compose", "kubernetes"],
-)
-def test_the_command_is_one_that_the_program_has(words: list[str]) -> None:
-    assert words[0] == "serve"
-    told = subprocess.run(
-        [COMMAND, "serve", "--help"], capture_output=True, text=True, timeout=TIMEOUT_S
-    ).stdout
-    for word in words[1:]:
-        assert word.partition("=")[0] in told
-    assert f"--port={PORT}" in words
-    assert any(word.startswith("--store=postgresql://") for word in words)
+def test_the_server_and_whoever_types_a_command_beside_it_read_the_same_configuration() -> None:
+    for node in NODES.values():
+        assert node["command"] == ["serve"]
+        assert node["environment"]["TURNKEEPER_CONFIG"] == node["configs"][0]["target"]
+    assert container()["args"] == ["serve"]
+    given = {one["name"]: one.get("value") for one in container()["env"]}
+    [place] = [x["mountPath"] for x in container()["volumeMounts"] if x["name"] == "config"]
+    assert given["TURNKEEPER_CONFIG"] == f"{place}/turnkeeper.toml"
+
+
+def test_what_the_image_has_below_its_volume_is_there_in_a_pod_too() -> None:
+    image = (DEPLOY / "Containerfile").read_text()
+    [tmp] = re.findall(r"TMPDIR=(\S+)", image)
+    mounted = {one["mountPath"]: one["name"] for one in container()["volumeMounts"]}
+    assert {"name": mounted[tmp], "emptyDir": {}} in pod()["volumes"]
 
 
 def test_every_node_has_a_place_of_its_own() -> None:
@@ -97,8 +102,9 @@ def test_one_node_at_a_time_may_be_taken_away() -> None:
 
 
 def test_no_password_is_in_them() -> None:
+    plain = ("POSTGRES_USER", "POSTGRES_DB", "TURNKEEPER_CONFIG")
     for one in container()["env"]:
-        assert set(one["valueFrom"]) == {"secretKeyRef"}
+        assert one["name"] in plain or set(one["valueFrom"]) == {"secretKeyRef"}
     for node in (*NODES.values(), COMPOSE["services"]["db"]):
         for name, value in node["environment"].items():
-            assert value.startswith("${") or name in ("POSTGRES_USER", "POSTGRES_DB")
+            assert value.startswith("${") or name in plain

@@ -224,3 +224,27 @@ def test_the_worst_level_is_found() -> None:
     assert worst([Finding("ok", "a", ""), Finding("error", "b", ""), Finding("note", "c", "")]) == (
         "error"
     )
+
+
+def test_where_a_server_runs_nobody_minds_who_has_the_configured_port(data: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = examine(Installation(data=data, port=port, server="http://127.0.0.1:9"))
+    assert found["port"] == Finding("ok", "port", "127.0.0.1:9 is the server's")
+
+
+@pytest.mark.parametrize("trouble", [None, "it cannot be reached"])
+def test_logs_that_are_in_no_file_are_told_as_such(
+    data: Path, port: int, trouble: str | None
+) -> None:
+    async def ask() -> str | None:
+        return trouble
+
+    there = "postgresql://db/turnkeeper"
+    found = examine(Installation(data=data, port=port, database=ask, store=there))["database"]
+    if trouble is None:
+        assert found == Finding("ok", "database", f"{there} can be used")
+    else:
+        assert (found.level, found.found) == ("error", trouble)
+        assert "PostgreSQL" in found.todo
+        assert "file" not in found.todo

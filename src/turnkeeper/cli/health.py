@@ -28,9 +28,9 @@ from turnkeeper.core import events as e
 from turnkeeper.core import records as r
 from turnkeeper.core.diagnosis import ClockSeen, Diagnosis, ProcessSeen
 from turnkeeper.core.errors import DATA_IN_USE, TurnkeeperError
-from turnkeeper.core.limits import SILENCE, Limits
+from turnkeeper.core.limits import Limits
 from turnkeeper.core.outcome import Outcome
-from turnkeeper.observe.diagnosis import hints, lines, what_then
+from turnkeeper.observe.diagnosis import SILENT, hints, lines, what_then
 from turnkeeper.observe.doctor import Finding, Installation, check_installation, worst
 from turnkeeper.observe.redact import Redactor
 from turnkeeper.store.upkeep import check
@@ -43,7 +43,6 @@ PROGRESS = (
     e.OutputText, e.OutputThinking, e.ToolStartedFact, e.ToolProgressFact, e.ToolEndedFact,
     e.ApprovalRequested, e.ApprovalSettled,
 )  # fmt: skip
-_SILENT = frozenset(clock.value for clock, _ in SILENCE.values())
 
 
 async def tell_health(where: Where, run: str | None, *, as_json: bool) -> int:
@@ -68,8 +67,10 @@ def _installation(where: Where, found: Found) -> Installation:
     async def database() -> str | None:
         """It is whole, and the server that has it can write to it."""
         trouble = None if found.there is None else await _server_trouble(found)
-        if trouble is not None or config.store.is_postgres:
-            return trouble or await store_trouble(config.store.url)
+        if trouble is not None or not found.database_exists:
+            return trouble
+        if config.store.is_postgres:
+            return await store_trouble(config.store.url)
         return await asyncio.to_thread(check, config.store.file(found.place.database))
 
     async def newest_at() -> float | None:
@@ -81,11 +82,19 @@ def _installation(where: Where, found: Found) -> Installation:
         port=config.server.port,
         server=None if found.there is None else found.there.base,
         holder=None if found.there is not None else _holder(found),
-        database=database if found.database_exists else None,
+        database=database if found.database_exists or found.there is not None else None,
+        store=_store(found),
         custody=custody_trouble,
         agents=detected_agents,
         newest_at=newest_at,
     )
+
+
+def _store(found: Found) -> str:
+    """Where the logs are, if they are in no file that we know of."""
+    if found.config.store.is_postgres:
+        return found.config.store.shown
+    return "" if found.database_exists else "the server's store"
 
 
 async def _server_trouble(found: Found) -> str | None:
@@ -175,7 +184,7 @@ async def diagnosis(books: Books, seen: RunOut) -> Diagnosis:
         if isinstance(event.data, PROGRESS):
             last = event.kind
     asked = await books.approvals(r.ApprovalQuery(run=seen.id, state="open"))
-    silent = next((one for one in seen.clocks if one.clock in _SILENT), None)
+    silent = next((one for one in seen.clocks if one.clock in SILENT), None)
     outcome = seen.outcome
     return Diagnosis(
         run=seen.id, session=seen.session, agent=seen.agent, state=seen.state, phase=seen.phase,

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from turnkeeper.cli.clean import one_line
-from turnkeeper.cli.looking import say_json
+from turnkeeper.cli.looking import note, say_json
 from turnkeeper.cli.params import Where
 from turnkeeper.cli.reach import find
 from turnkeeper.cli.tables import Cell, Paper, ago
@@ -30,11 +30,16 @@ async def tell_nodes(where: Where, url: str | None, *, as_json: bool) -> None:
     """Who shares the logs."""
     store = find(where).config.store if url is None else Store(url=url)
     if not store.is_postgres:
-        told = "there are several servers only where the logs are in PostgreSQL: postgresql://…"
+        told = (
+            "several servers share a PostgreSQL: name theirs, with --store postgresql://… or here"
+        )
         raise InvalidValue("store.url", store.shown, told)
     found = await listed_nodes(store.url)
     if as_json:
         say_json(found)
+        return
+    if not found:
+        note("no server has used that database yet")
         return
     paper = Paper.of(sys.stdout)
     titles = ("NODE", "STATE", "SESSIONS", "BUSY", "SINCE", "AGENTS", "URL")

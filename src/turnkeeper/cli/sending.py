@@ -88,7 +88,7 @@ async def stop_run(where: Where, run: str, *, as_json: bool) -> None:
     if as_json:
         say_json(told)
     elif told.state == "ended":
-        click.echo(f"run {run} has ended; nothing changed")
+        click.echo(f"run {run} {'will not run' if told.changed else 'has ended; nothing changed'}")
     else:
         click.echo(f"run {run} is stopping{'' if told.changed else ' already'}")
 

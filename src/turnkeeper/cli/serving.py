@@ -176,7 +176,7 @@ class _Serving:
         pushes = self._pushes(server.gate, place, stack)
         for observer in observers:
             await _take_up(observer, system)
-        await system.start(server.url)
+        await system.start(server.url_for_others)
         await pushes.start()
         metrics.attend(system.dispatcher, server.gate.trouble)
         server.gate.opening = None
@@ -213,7 +213,7 @@ class _Serving:
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
-            trouble=lambda: getattr(system.store, "trouble", None),
+            trouble=lambda: _trouble(system),
             probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP, known=Known(detected_agents),
             secret=place.make_secret(),
@@ -268,6 +268,8 @@ class _Serving:
             _say(f"its data are in {place.path}; Ctrl-C ends it")
         else:
             _say(f"serving at {url}")
+            if served.system.member is not None:
+                _say(f"this is node {place.node}; the logs are in {self._config.store.shown}")
             _say(f"the token is in {place.token}; the agents are {', '.join(self._plan.agents)}")
 
     # Ending ----------------------------------------------------------------------------------
@@ -345,6 +347,12 @@ def _look_for_logs(database: Path) -> None:
     if not size:
         told = "is empty or not there, though a server was here before: the logs begin anew"
         log.warning("%s %s. If you miss something, stop it and put a backup there", database, told)
+
+
+def _trouble(system: System) -> str | None:
+    """Why nothing can be stored, if nothing can."""
+    trouble: str | None = getattr(system.store, "trouble", None)
+    return trouble if trouble or system.member is None else system.member.trouble
 
 
 async def _take_up(observer: Observer, system: System) -> None:

@@ -67,7 +67,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """The URL without the password that it may have."""
-        return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:…@", self.url)
+        shown = re.sub(r"(//[^/@:?]*):[^/?]*@", r"\1:…@", self.url)
+        return re.sub(r"(?i)([?&](?:ssl)?password)=[^&#]*", r"\1=…", shown)
 
     def file(self, usual: Path) -> Path:
         """The file that the logs are in, for what is done with files."""

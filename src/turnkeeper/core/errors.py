@@ -41,7 +41,8 @@ SETTLED = add(
 )  # fmt: skip
 STORE_DOWN = add(
     Code("TK-508", "the store cannot be written",
-         "send again with the same idempotency key; see the server's disk", 503, -32003)
+         "see the server's disk or database; then send again with the same idempotency key",
+         503, -32003)
 )  # fmt: skip
 FENCED = add(Code("TK-509", "another server has taken this session over", "ask again", 503, -32003))
 GAP = add(

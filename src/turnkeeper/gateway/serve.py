@@ -25,6 +25,8 @@ from turnkeeper.gateway.protocols import Http, WebSocket
 
 log = logging.getLogger("turnkeeper.gateway")
 
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+"""Where one that listens everywhere is, seen from its machine."""
 BACKLOG = 1024
 IDLE_S = 60
 """A connection on which nothing is asked for so long is closed."""
@@ -99,7 +101,14 @@ class Server:
     @property
     def url(self) -> str:
         """Where it can be reached, from this machine at least."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return self._at(EVERYWHERE.get(self.host, self.host))
+
+    @property
+    def url_for_others(self) -> str:
+        """Where it is, for people who look at several machines."""
+        return self._at(socket.gethostname() if self.host in EVERYWHERE else self.host)
+
+    def _at(self, host: str) -> str:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     async def start(self) -> None:

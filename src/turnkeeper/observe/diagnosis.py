@@ -26,6 +26,9 @@ from turnkeeper.runtime.actor import SessionActor
 from turnkeeper.runtime.dispatcher import Dispatcher
 
 PROBE_S = 5.0
+SILENT = frozenset(clock.value for clock, _ in SILENCE.values())
+"""The clocks that count silence."""
+ELSEWHERE = "another node has it, and sees more: ask there (turnkeeper nodes lists them)"
 
 
 class ProcessLike(Protocol):
@@ -69,21 +72,34 @@ async def diagnose(
     """The diagnosis; `UNKNOWN_RUN` if there is no such run."""
     view = await dispatcher.look(run)
     actor = dispatcher.actor_if_loaded(view.session)
-    known = _of_view(view, actor)
+    if actor is None and view.state != "ended":
+        return await _of_another(dispatcher, view)
     active = actor.machine.state.active if actor is not None else None
+    polite = actor is not None and actor.machine.policy.abilities.interrupt
+    known = _of_view(view, active, polite=polite)
     if actor is None or active is None or active.id != run:
         return _with_hints(known)
-    known = _of_running(known, actor, active)
+    known = _of_running(_of_log(known, active), actor, active)
     # What lives in this server has no process of its own.
     if probe is not None and known.process is not None and actor.outlives_server:
         known = await _of_processes(known, probe, redact or Redactor())
     return _with_hints(known)
 
 
-def _of_view(view: RunView, actor: SessionActor | None) -> Diagnosis:
-    active = actor.machine.state.active if actor is not None else None
+async def _of_another(dispatcher: Dispatcher, view: RunView) -> Diagnosis:
+    """Of a run that another node has: what that one says of it, and what the log does."""
+    active = (await dispatcher.state(view.session)).active
+    known = _of_view(view, active, polite=None)
+    if active is not None and active.id == view.id:
+        silent = next((one for one in view.clocks if one.clock in SILENT), None)
+        silent_s = None if silent is None else round(silent.budget_s - silent.in_s, 3)
+        known = msgspec.structs.replace(_of_log(known, active), silent_s=silent_s)
+    known = _with_hints(known)
+    return msgspec.structs.replace(known, hints=(*known.hints, ELSEWHERE))
+
+
+def _of_view(view: RunView, active: Run | None, *, polite: bool | None) -> Diagnosis:
     limits = active.limits if active is not None and active.id == view.id else Limits()
-    polite = actor is not None and actor.machine.policy.abilities.interrupt
     return Diagnosis(
         run=view.id,
         session=view.session,
@@ -103,6 +119,18 @@ def _of_view(view: RunView, actor: SessionActor | None) -> Diagnosis:
     )  # fmt: skip
 
 
+def _of_log(known: Diagnosis, run: Run) -> Diagnosis:
+    """What every node can know."""
+    return msgspec.structs.replace(
+        known,
+        running_s=round(max(0.0, time.time() - run.started_at), 3),
+        attempt=run.attempt,
+        last=run.last,
+        tools=tuple(run.tools.values()),
+        approvals=tuple(run.open),
+    )
+
+
 def _of_running(known: Diagnosis, actor: SessionActor, run: Run) -> Diagnosis:
     """What only the server that runs it knows."""
     loop, live, state = asyncio.get_running_loop(), actor.machine.live, actor.machine.state
@@ -115,14 +143,10 @@ def _of_running(known: Diagnosis, actor: SessionActor, run: Run) -> Diagnosis:
             stalling_in_s = round(half - silent_s, 3)
     return msgspec.structs.replace(
         known,
-        running_s=round(max(0.0, time.time() - run.started_at), 3),
-        attempt=run.attempt,
         last=live.last_of(run),
         silent_s=silent_s,
         heartbeat_s=None if live.beat_at is None else round(mono - live.beat_at, 3),
         stalling_in_s=stalling_in_s,
-        tools=tuple(run.tools.values()),
-        approvals=tuple(run.open),
         process=state.process.name if state.process is not None else None,
         sample=live.sample,
     )
@@ -150,8 +174,9 @@ async def _of_processes(known: Diagnosis, probe: Probe, redact: Redactor) -> Dia
 # What comes next -----------------------------------------------------------------------------
 
 
-def what_then(clock: NextClock, phase: str, limits: Limits, *, polite: bool) -> str:
-    """What happens when that clock runs out."""
+def what_then(clock: NextClock, phase: str, limits: Limits, *, polite: bool | None) -> str:
+    """What happens when that clock runs out. Whether the agent is asked first is not always known
+    (none)."""
     match clock.clock:
         case Clock.QUEUE:
             return "the run ends as timed_out/queue (TK-108) without having started"
@@ -167,6 +192,8 @@ def what_then(clock: NextClock, phase: str, limits: Limits, *, polite: bool) -> 
             return f"the run ends as timed_out/{clock.clock} without having started"
     code = ending_code("timed_out", clock.clock)
     told = f"the run ends as timed_out/{clock.clock} ({code.code if code else ''})"
+    if polite is None:
+        return told
     if polite and limits.drain_s and clock.clock != Clock.WRITE:
         at_last = f"after {_s(limits.drain_s)} at the latest {_ladder(limits)}"
         return f"{told}: the agent is asked to stop; {at_last}"

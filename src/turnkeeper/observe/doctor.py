@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -90,6 +91,8 @@ class Installation:
     holder: str | None = None
     """Who holds the data directory, in words."""
     database: Ask | None = None
+    store: str = ""
+    """Where the logs are, in words, if they are in no file here."""
     custody: Ask | None = None
     agents: Callable[[], Awaitable[Sequence[AgentLike]]] | None = None
     newest_at: Callable[[], Awaitable[float | None]] | None = None
@@ -100,7 +103,8 @@ async def check_installation(about: Installation) -> list[Finding]:
     """Everything that was looked at, in this order."""
     found = [_python(), *_data(about.data), _holder(about)]
     if about.database is not None:
-        found.append(await _ask("database", about.database, "it is whole", DAMAGED))
+        fine, todo = (f"{about.store} can be used", AWAY) if about.store else (WHOLE, DAMAGED)
+        found.append(await _ask("database", about.database, fine, todo))
     found += [_kernel(), *_limits()]
     if about.custody is not None:
         works = "a tree of processes was kept and ended, for trial"
@@ -112,7 +116,9 @@ async def check_installation(about: Installation) -> list[Finding]:
     return found
 
 
+WHOLE = "it is whole"
 DAMAGED = "stop the server, keep the file, and put a backup in its place"
+AWAY = "see whether PostgreSQL runs there, and whether store.url and its password are right"
 NO_CUSTODY = "agents that are programs cannot run here; those reached over the network can"
 
 
@@ -291,9 +297,9 @@ async def _clock(about: Installation) -> Finding:
 
 
 def _port(about: Installation) -> Finding:
+    if about.server is not None:
+        return Finding("ok", "port", f"{urlsplit(about.server).netloc} is the server's")
     where = f"{about.host}:{about.port}"
-    if about.server is not None and about.server.rstrip("/").endswith(f":{about.port}"):
-        return Finding("ok", "port", f"{where} is the server's")
     try:
         (family, kind, number, _, address), *_ = socket.getaddrinfo(
             about.host, about.port, type=socket.SOCK_STREAM

@@ -28,6 +28,9 @@ BEATS = 4
 LOOK_S = 0.5
 """So often it looks for what nobody has."""
 
+FEW = 5
+"""So many sessions are named in a line of the log."""
+
 SPARE = 0.2
 """This part of its time is left for the ending of its agents."""
 
@@ -55,6 +58,8 @@ class Member:
     ) -> None:  # fmt: skip
         self.url = ""
         self.draining = False
+        self.trouble: str | None = None
+        """Why it cannot say that it lives, if it cannot: then it is not ready for work."""
         self._membership = membership
         self._others = others
         self._doings = doings
@@ -74,6 +79,7 @@ class Member:
 
     def _lives(self, since: float) -> None:
         """Here it ends before others may think so: custody has the rest for killing."""
+        self.trouble = None
         self._until = since + self._lease_s
         passed_s = asyncio.get_running_loop().time() - since
         self._doings.lease((1 - SPARE) * self._lease_s - passed_s)
@@ -105,7 +111,7 @@ class Member:
                     await self._membership.join(self.url, self._agents, self._lease_s)
                     self._lives(sent)
                     self._is_over = False
-                    log.warning("node %s is back", self._membership.node)
+                    log.warning("%s is back", self._membership.node)
                 else:
                     async with asyncio.timeout(self._lease_s):
                         await self._membership.renew(self._lease_s, draining=self.draining)
@@ -113,7 +119,8 @@ class Member:
                 if not self._has_all:
                     await self._take_up_all()
             except (StoreDown, TimeoutError) as trouble:
-                log.warning("node %s cannot say that it lives: %s", self._membership.node, trouble)
+                self.trouble = _words(trouble)
+                log.warning("%s cannot say that it lives: %s", self._membership.node, self.trouble)
             except NodeOver:
                 await self._end("another has its name, or it was silent for too long")
 
@@ -131,14 +138,15 @@ class Member:
         while True:
             left_s = self._until - SPARE * self._lease_s - loop.time()
             if left_s <= 0 and not self._is_over:
-                await self._end(f"it could not say for {self._lease_s:g} s that it lives")
+                await self._end(f"its time (lease_s = {self._lease_s:g}) is nearly over")
             await asyncio.sleep(max(left_s, self._lease_s / (4 * BEATS)))
 
     async def _end(self, why: str) -> None:
         if self._is_over:
             return
         self._is_over, self._has_all = True, False
-        log.error("node %s ends all that runs here: %s", self._membership.node, why)
+        self.trouble = self.trouble or why
+        log.error("%s ends all that runs here: %s", self._membership.node, why)
         await self._doings.fence()
 
     async def _adopt(self) -> None:
@@ -150,4 +158,19 @@ class Member:
             with contextlib.suppress(StoreDown):
                 found = await self._membership.orphans()
                 if found:
+                    log.info(
+                        "%s takes up what nobody has, if no other is quicker: %s",
+                        self._membership.node,
+                        _few(found),
+                    )
                     await self._doings.take_up(found)
+
+
+def _words(trouble: StoreDown | TimeoutError) -> str:
+    return trouble.what if isinstance(trouble, StoreDown) else "the database has not answered"
+
+
+def _few(names: Sequence[str]) -> str:
+    """Some of them, and how many more there are."""
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more

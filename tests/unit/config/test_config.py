@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.config import DRIVERS, load, read, read_tokens
+from turnkeeper.config.keys import Store
 from turnkeeper.config.sources import find_file, parse_value
 from turnkeeper.core.errors import InvalidValue
 from turnkeeper.drivers import registry
@@ -368,3 +369,23 @@ def test_two_tokens_do_not_have_the_same_value(tmp_path: Path) -> None:
     text = "[tokens.a]\nscope='read'\nenv='T'\n[tokens.b]\nscope='admin'\nenv='T'\n"
     with pytest.raises(InvalidValue, match="another token has the same value"):
         read_tokens(load(written(tmp_path, text), {}), {"T": "0123456789abcdef"})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:geheim@h/d", "postgresql://u:…@h/d"),
+        ("postgresql://u:geh@im@h/d", "postgresql://u:…@h/d"),
+        ("postgresql://u@h:5432/d?password=geheim&x=1", "postgresql://u@h:5432/d?password=…&x=1"),
+        (
+            "postgresql://u@/d?host=/run&sslpassword=geheim",
+            "postgresql://u@/d?host=/run&sslpassword=…",
+        ),
+        (
+            "postgresql://u@h:5432/d?application_name=a@b",
+            "postgresql://u@h:5432/d?application_name=a@b",
+        ),
+    ],
+)
+def test_no_password_of_a_store_is_shown(url: str, shown: str) -> None:
+    assert Store(url=url).shown == shown
