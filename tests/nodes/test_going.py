@@ -4,6 +4,7 @@ parent's."""
 from __future__ import annotations
 
 import signal
+import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -73,3 +74,42 @@ def test_a_child_is_started_at_a_node_that_does_not_have_its_agent(
     b.wait_phase(parent, "tool")
     child = start_child(b, parent, agent="slow", text=str(go))
     assert a.wait_ended(child["run_id"])["kind"] == "completed"
+
+
+ONLY_DEMO = "[agents.demo]\ndriver = 'demo'\n"
+
+
+def test_a_node_that_does_not_have_its_agent_does_not_take_a_session_from_those_that_have(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    a, b = nodes.start("a"), nodes.start("b", LONG_S, ONLY_DEMO)
+    go, never = tmp_path / "go", tmp_path / "never"
+    go.touch()
+    running, behind = send(a, "s", str(never), "slow"), send(a, "s", str(go), "slow")
+    wait_until("it waits", lambda: "waiting" in a.tk("events", "--json", "s").stdout)
+    a.process.kill()
+    a.process.wait()
+    wait_until("it is refused", lambda: refusal(b, "/v1/sessions/s/messages", text="x") == 404)
+    c = nodes.start("c")
+    assert c.wait_ended(running)["kind"] == "lost"
+    assert c.wait_ended(behind)["kind"] == "completed"
+
+
+def test_a_session_that_rests_is_woken_where_its_agent_is(nodes: Cluster, tmp_path: Path) -> None:
+    a, b = nodes.start("a"), nodes.start("b", LONG_S, ONLY_DEMO)
+    go = tmp_path / "go"
+    go.touch()
+    a.wait_ended(send(a, "s", str(go), "slow"))
+    assert a.end() == 0
+    c = nodes.start("c", LONG_S)
+    again = post(b, "/v1/sessions/s/messages", text=str(go))["run_id"]
+    assert c.wait_ended(again)["kind"] == "completed"
+
+
+def refusal(there: House, path: str, **body: Any) -> int:
+    """The status with which it is refused; 0 if it is not."""
+    try:
+        post(there, path, **body)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+    return 0

@@ -18,7 +18,6 @@ import msgspec
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
     FENCED,
-    SESSION_IN_USE,
     SHUTTING_DOWN,
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
@@ -35,6 +34,7 @@ from turnkeeper.runtime.carrying import Carrying
 from turnkeeper.runtime.errands import Errand, persist
 from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.ground import Ports as Ports
+from turnkeeper.runtime.placing import Patience, agent_of, ask_there
 from turnkeeper.runtime.snapshots import read_state
 from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
 
@@ -131,6 +131,7 @@ class Sessions:
     ) -> c.Reply:
         """The answer of that session's actor, here or (unless it has to be `here`) on the node that
         has it; of a new one, if it let go just now."""
+        patience = Patience()
         while True:
             try:
                 actor = await self.actor(session, create)
@@ -138,14 +139,14 @@ class Sessions:
             except Elsewhere as there:
                 if here:
                     raise
-                answer = await self._ask_there(there, command)
+                answer = await ask_there(self._ports, there, command)
                 if answer is None:
-                    await asyncio.sleep(0)
+                    await patience.pause(session)
                     continue
                 reply = answer
             except Closed:
                 self._check_open()
-                await asyncio.sleep(0)
+                await patience.pause(session)
                 continue
             except TurnkeeperError as refused:
                 if refused.entry is not FENCED or await self._ports.store.head(session):
@@ -155,11 +156,6 @@ class Sessions:
             if isinstance(reply, c.Accepted):
                 self._note(reply.message, session)
             return reply
-
-    async def _ask_there(self, there: Elsewhere, command: c.Command) -> c.Reply | None:
-        if self._ports.others is None:
-            raise TurnkeeperError(SESSION_IN_USE, str(there), session=there.session)
-        return await self._ports.others.ask(there.session, command)
 
     async def wait_ended(self, session: str, run: str) -> Outcome:
         """The outcome of that run, however often its session has to be read again."""
@@ -337,6 +333,8 @@ class Sessions:
             head = await self._ports.store.head(session)
             if head == 0 and create is None:
                 raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
+            if self._ports.membership is not None:
+                self.agent(await agent_of(self._ports, session, create))
             self._ports.take(session)
             epoch = await self._ports.store.claim(session)
             machine = await self._read(session, create)

@@ -39,7 +39,11 @@ AND EXISTS (SELECT FROM nodes WHERE id = $1 AND incarnation = $2)
 """
 _ASSIGN = """
 INSERT INTO logs (id, epoch, owner)
-SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor' ON CONFLICT DO NOTHING
+SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor'
+ON CONFLICT (id) DO UPDATE SET owner = excluded.owner
+WHERE NOT logs.unfinished AND (logs.owner IS NULL OR NOT EXISTS (
+    SELECT FROM nodes WHERE nodes.id = logs.owner AND until > clock_timestamp()
+))
 """
 _ORPHANS = """
 SELECT l.id FROM logs l JOIN sessions s ON s.log = l.n
