@@ -113,3 +113,24 @@ def refusal(there: House, path: str, **body: Any) -> int:
     except urllib.error.HTTPError as refused:
         return refused.code
     return 0
+
+
+def test_a_node_that_goes_gives_away_what_it_has_and_does_not_use(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    drained = f"{AGENTS}\n[server]\ndrain = true\n"
+    a = nodes.start("a", LONG_S, drained)
+    a.wait_ended(send(a, "rests", "hello"))
+    a.process.kill()
+    a.process.wait()
+    a = nodes.start("a", LONG_S, drained)  # it has that session still, and has not read it
+    busy = send(a, "s", "build 600")
+    a.wait_phase(busy, "tool")
+    b = nodes.start("b", LONG_S)
+    a.process.send_signal(signal.SIGTERM)
+    wait_until("it takes nothing", lambda: refusal(a, "/v1/sessions", agent="demo") == 503)
+    woken = post(b, "/v1/sessions/rests/messages", text="hello")["run_id"]
+    assert b.wait_ended(woken)["kind"] == "completed"
+    assert b.get(f"/v1/runs/{busy}")["outcome"] is None
+    assert b.tk("stop", busy).returncode == 0
+    assert a.process.wait(TIMEOUT_S) == 0

@@ -31,7 +31,7 @@ class Node:
 @asynccontextmanager
 async def node(place: Path, name: str, lease_s: float = LONG_S) -> AsyncIterator[Node]:
     store = await PostgresStore.open(shared_server().url_for(place), name)
-    members = PostgresNodes(store.address, name)
+    members = PostgresNodes(store.address, store.seat)
     try:
         await members.join(f"http://{name}", ["demo"], lease_s)
         yield Node(store, members)
@@ -155,5 +155,22 @@ def test_who_leaves_gives_away_what_needs_nobody_now(tmp_path: Path) -> None:
             await b.store.claim("s_2")
             with pytest.raises(Elsewhere):
                 await b.store.claim("s_1")
+
+    asyncio.run(main())
+
+
+def test_of_two_nodes_of_one_name_the_first_gets_no_session_and_gives_none_away(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with node(tmp_path, "n_a") as first, node(tmp_path, "n_a") as second:
+            epoch = await put(second.store, created(), unfinished=True)
+            with pytest.raises(StoreDown, match="another has its name"):
+                await first.store.claim("s_1")
+            await first.members.release("s_1")
+            await second.store.append(batch(event(2), epoch=epoch))
+            async with node(tmp_path, "n_b") as b:
+                with pytest.raises(Elsewhere, match="n_a"):
+                    await b.store.claim("s_1")
 
     asyncio.run(main())

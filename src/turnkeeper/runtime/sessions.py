@@ -37,12 +37,16 @@ from turnkeeper.runtime.ground import Ports as Ports
 from turnkeeper.runtime.placing import Patience, agent_of, ask_there
 from turnkeeper.runtime.snapshots import read_state
 from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
+from turnkeeper.runtime.waiters import wait_in_log
 
 log = logging.getLogger("turnkeeper.sessions")
 
 WHERE_MAX = 100_000
 AT_ONCE = 32
 """So many sessions are read at once when a server starts: the store commits them together."""
+
+LOADING_S = 5.0
+"""So long whoever goes waits for what is just being read."""
 
 
 class Sessions:
@@ -59,6 +63,7 @@ class Sessions:
         """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._leaving: set[str] = set()  # those that are still to be let go of here
         self.closing = False
 
     async def take_up(self, sessions: Sequence[str] | None = None) -> None:
@@ -82,9 +87,8 @@ class Sessions:
 
     async def fence(self) -> None:
         """This node's time is over: nothing of it goes on, and nothing is known any more."""
-        loading = [task for task in self._actors.values() if not task.done()]
-        for task in loading:
-            task.cancel()
+        for task in self._actors.values():
+            task.cancel()  # those that are being read
         processes, actors = self.processes(), self.living()
         self._actors.clear()
         for actor in actors:
@@ -133,6 +137,8 @@ class Sessions:
         has it; of a new one, if it let go just now."""
         patience = Patience()
         while True:
+            if here and self.closing:
+                raise Elsewhere(session, "whoever takes it up: this one is gone")
             try:
                 actor = await self.actor(session, create)
                 reply = await actor.ask(command)
@@ -159,32 +165,18 @@ class Sessions:
 
     async def wait_ended(self, session: str, run: str) -> Outcome:
         """The outcome of that run, however often its session has to be read again."""
+        patience = Patience()
         while True:
             try:
                 actor = await self.actor(session)
                 return await actor.wait_ended(run)
             except Elsewhere:
-                return await self._wait_in_log(session, run)
+                return await wait_in_log(self._ports.store, self._fanout, session, run)
             except TurnkeeperError as refused:
-                if refused.entry is not SHUTTING_DOWN:
+                if refused.entry not in (SHUTTING_DOWN, FENCED):
                     raise
                 self._check_open()
-                await asyncio.sleep(0)
-
-    async def _wait_in_log(self, session: str, run: str) -> Outcome:
-        """The outcome of a run that another node has: its log says it, whoever has it then."""
-        watcher = await self._fanout.watch(session, await self._ports.store.head(session))
-        try:
-            while True:
-                found = await self._ports.store.run(run)
-                if found is None:
-                    raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
-                if found.outcome is not None:
-                    return found.outcome
-                if not await watcher.next():
-                    self._check_open()
-        finally:
-            watcher.close()
+                await patience.pause(session)
 
     async def of_run(self, run: str) -> str:
         """The session of a run: of one that is alive here, or of one in the store."""
@@ -260,15 +252,19 @@ class Sessions:
 
     def processes(self) -> list[str]:
         """The processes of the sessions that are alive here."""
-        actors = [task.result() for task in self._actors.values() if _loaded(task)]
-        return [actor.machine.state.process.name for actor in actors if actor.machine.state.process]
+        states = [actor.machine.state for actor in self.living()]
+        return [state.process.name for state in states if state.process is not None]
 
     async def drain(self, within_s: float, *, stop: bool) -> int:
         """Start nothing more, and wait for what runs, or `stop` it, for which there is always time;
         how many runs still are on then. What nothing runs in any more is given to other nodes,
         where there are some."""
         self._draining = self._ports.membership is not None
+        loading = [task for task in self._actors.values() if not task.done()]
+        if loading:
+            await asyncio.wait(loading, timeout=LOADING_S)
         living = self.living()
+        self._leaving = {actor.machine.state.id for actor in living}
         if not living:
             return 0
         if stop:
@@ -289,6 +285,12 @@ class Sessions:
             await actor.close()
             await self._carrying.finish(session)
             await self._ports.end([process.name] if process is not None else [])
+            self._leaving.discard(session)
+            await self._give_away(session)
+
+    async def _give_away(self, session: str) -> None:
+        """This node goes, and has nothing of that session any more, or never had."""
+        if self._ports.membership is not None and session not in self._leaving:
             await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
@@ -329,6 +331,7 @@ class Sessions:
     async def _load(self, session: str, create: str | None) -> SessionActor:
         try:
             if self._draining:
+                await self._give_away(session)
                 raise Elsewhere(session, "whoever takes it up: this one goes")
             head = await self._ports.store.head(session)
             if head == 0 and create is None:
@@ -362,8 +365,7 @@ class Sessions:
         name = state.agent or create or ""
         policy = self._ports.policies.get(name, c.Policy())
         abilities = self.agent(name).abilities
-        member = self._ports.membership
-        node = member.node if member is not None else ""
+        node = self._ports.membership.node if self._ports.membership is not None else ""
         policy = msgspec.structs.replace(policy, agent=name, abilities=abilities, node=node)
         return Machine(state, policy, self._ports.trace)
 

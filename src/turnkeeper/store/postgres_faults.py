@@ -33,6 +33,15 @@ OWN = (
 """What one piece of work in a group may be the cause of: the others may do without it."""
 
 
+@dataclass
+class Seat:
+    """A node among those that use a database, and which of its lives this is: another server of the
+    same name has a later one. Nobody's seat has no name."""
+
+    node: str | None = None
+    incarnation: int = 0
+
+
 @dataclass(frozen=True, repr=False)
 class Address:
     """Where the logs are: a database, and the schema in it. `dsn` may have a password in it."""
