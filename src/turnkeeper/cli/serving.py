@@ -96,6 +96,9 @@ def serve_config(
 ) -> int:  # fmt: skip
     """Serve as the configuration says; the exit code."""
     given = _given(host, port, data)
+    if store == "":
+        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
+        raise InvalidValue("store.url", store, f"{told} (in --store)")
     if store is not None:
         given["store.url"] = (store, "--store")
     if drain or drain_turns is not None:
