@@ -3,6 +3,8 @@ parent's."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import urllib.error
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.house import House, wait_until
+from tests.cli.house import House, tk_json, wait_until
 from tests.helpers.postgres import shared_server
 from tests.helpers.terminal import TIMEOUT_S
 from tests.nodes.asking import post
@@ -134,3 +136,47 @@ def test_a_node_that_goes_gives_away_what_it_has_and_does_not_use(
     assert b.get(f"/v1/runs/{busy}")["outcome"] is None
     assert b.tk("stop", busy).returncode == 0
     assert a.process.wait(TIMEOUT_S) == 0
+
+
+def test_a_node_that_goes_says_so_at_once(nodes: Cluster) -> None:
+    drained = f"{AGENTS}\n[server]\ndrain = true\n"
+    a, b = nodes.start("a", LONG_S, drained), nodes.start("b", LONG_S)
+    busy = send(a, "s", "build 600")
+    a.wait_phase(busy, "tool")
+    a.process.send_signal(signal.SIGTERM)
+    wait_until(
+        "it says that it goes",
+        lambda: [x["draining"] for x in tk_json("nodes", "--store", nodes.url)] == [True, False],
+    )
+    assert b.tk("stop", busy).returncode == 0
+    assert a.process.wait(TIMEOUT_S) == 0
+
+
+def test_a_node_is_not_ready_while_another_has_its_name(nodes: Cluster, tmp_path: Path) -> None:
+    first = nodes.start("a")
+    (tmp_path / "b").mkdir(mode=0o700)
+    shutil.copy(first.data / "node", tmp_path / "b")
+    second = nodes.start("b")
+    told = wait_until("it is not ready", lambda: not_ready(first))
+    assert "another has its name" in told
+    assert second.get("/readyz")["status"] == "ready"
+    assert second.wait_ended(send(second, "s", "hello"))["kind"] == "completed"
+
+
+def not_ready(there: House) -> str:
+    """Why it is not; empty if it is."""
+    try:
+        there.get("/readyz")
+    except urllib.error.HTTPError as refused:
+        return str(json.loads(refused.read())["detail"])
+    return ""
+
+
+def test_what_a_run_is_doing_is_asked_at_another_node(nodes: Cluster) -> None:
+    a, b = nodes.start("a", LONG_S), nodes.start("b", LONG_S)
+    run = send(a, "s", "build 600")
+    a.wait_phase(run, "tool")
+    told = b.tk_json("doctor", run)
+    assert (told["elsewhere"], told["last"]) == (True, "tool.started")
+    assert any("another node" in hint for hint in told["hints"])
+    assert all("0.5 s later SIGKILL" in clock["then"] for clock in told["clocks"])

@@ -216,7 +216,7 @@ class _Serving:
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
-            trouble=lambda: getattr(system.store, "trouble", None),
+            trouble=lambda: system.trouble,
             probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP, known=Known(detected_agents),
             secret=place.make_secret(),
@@ -294,7 +294,7 @@ class _Serving:
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
         if served.system.member is not None:
-            served.system.member.draining = True
+            served.system.member.drain()
         # Whoever looks for it still finds it: what runs can be watched and stopped.
         if bound_s or stop:
             left = await dispatcher.drain(bound_s, stop=stop)

@@ -71,6 +71,9 @@ async def diagnose(
     actor = dispatcher.actor_if_loaded(view.session)
     known = _of_view(view, actor)
     active = actor.machine.state.active if actor is not None else None
+    if actor is None and view.state == "running":
+        state = await dispatcher.state(view.session)
+        return _with_hints(_of_elsewhere(known, view, state.active))
     if actor is None or active is None or active.id != run:
         return _with_hints(known)
     known = _of_running(known, actor, active)
@@ -90,17 +93,36 @@ def _of_view(view: RunView, actor: SessionActor | None) -> Diagnosis:
         agent=view.agent,
         state=view.state,
         phase=view.phase,
-        clocks=tuple(
-            ClockSeen(
-                clock=clock.clock, in_s=clock.in_s, budget_s=clock.budget_s,
-                then=what_then(clock, view.phase, limits, polite=polite),
-            )
-            for clock in view.clocks
-        ),
+        clocks=_clocks(view, limits, polite=polite),
         position=view.position,
         behind=active.id if active is not None and view.state == "queued" else None,
         outcome=view.outcome,
     )  # fmt: skip
+
+
+def _clocks(view: RunView, limits: Limits, *, polite: bool) -> tuple[ClockSeen, ...]:
+    return tuple(
+        ClockSeen(
+            clock=clock.clock, in_s=clock.in_s, budget_s=clock.budget_s,
+            then=what_then(clock, view.phase, limits, polite=polite),
+        )
+        for clock in view.clocks
+    )  # fmt: skip
+
+
+def _of_elsewhere(known: Diagnosis, view: RunView, run: Run | None) -> Diagnosis:
+    """Another node has it: what can be known here is what the log has."""
+    if run is None or run.id != view.id:
+        return known
+    return msgspec.structs.replace(
+        known,
+        elsewhere=True,
+        attempt=run.attempt,
+        last=run.last,
+        tools=tuple(run.tools.values()),
+        approvals=tuple(run.open),
+        clocks=_clocks(view, run.limits, polite=True),
+    )
 
 
 def _of_running(known: Diagnosis, actor: SessionActor, run: Run) -> Diagnosis:
@@ -202,6 +224,8 @@ def hints(known: Diagnosis) -> list[str]:
         f"it waits for a person: turnkeeper approve {approval}, or turnkeeper deny {approval}"
         for approval in known.approvals
     ]
+    if known.elsewhere:
+        found.append("another node has it and knows more: ask there (turnkeeper nodes)")
     found += _hints_processes(known)
     if known.heartbeat_s is not None and (known.silent_s or 0) > known.heartbeat_s + 1:
         found.append("it says that it lives, which is no progress and moves no clock")

@@ -62,6 +62,8 @@ class Member:
         self._lease_s = lease_s
         self._until = 0.0
         self._is_over = False
+        self._why = ""
+        self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
@@ -81,6 +83,17 @@ class Member:
         doing = (self._beat(), self._watch_time(), self._adopt(), served)
         self._tasks = [asyncio.ensure_future(one) for one in doing]
 
+    @property
+    def trouble(self) -> str | None:
+        """Why this node can have nothing now, if so."""
+        over = f"the time of node {self._membership.node} is over: {self._why}"
+        return over if self._is_over else None
+
+    def drain(self) -> None:
+        """It goes: nothing more is taken up, and others are told at once."""
+        self.draining = True
+        self._news.set()
+
     async def close(self) -> None:
         """What runs in custody is this node's for the rest of its time."""
         for task in self._tasks:
@@ -96,7 +109,10 @@ class Member:
         loop = asyncio.get_running_loop()
         pause_s = self._lease_s / BEATS
         while True:
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._news.wait()
+            self._news.clear()
             sent = loop.time()
             try:
                 if self._is_over:
@@ -126,7 +142,7 @@ class Member:
     async def _end(self, why: str) -> None:
         if self._is_over:
             return
-        self._is_over = True
+        self._is_over, self._why = True, why
         log.error("node %s ends all that runs here: %s", self._membership.node, why)
         await self._doings.fence()
 
