@@ -16,7 +16,7 @@ from turnkeeper.ports import Elsewhere
 
 log = logging.getLogger("turnkeeper.sessions")
 
-Errand = Callable[[], Coroutine[Any, Any, None]]
+Errand = Callable[[], Coroutine[Any, Any, object]]
 
 
 async def persist(errand: Errand) -> None:
@@ -24,14 +24,15 @@ async def persist(errand: Errand) -> None:
     pause_s = 0.1
     while True:
         try:
-            return await errand()
+            await errand()
+            return
         except (StoreDown, Fenced):
             pass
         except Elsewhere:
-            return None
+            return
         except TurnkeeperError as refused:
             log.info("nothing to do there: %s", refused)
-            return None
+            return
         except Exception:
             log.exception("an errand between sessions failed, and is tried again")
         await asyncio.sleep(pause_s)

@@ -62,13 +62,14 @@ class Sessions:
         self._due: dict[str, float] = {}
         """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
-        self._draining = False
+        self._draining = self._is_over = False
         self._leaving: set[str] = set()  # those that are still to be let go of here
         self.closing = False
 
     async def take_up(self, sessions: Sequence[str] | None = None) -> None:
         """Every session in which something still has to happen, or these. One that cannot be taken
         up does not keep the others from it."""
+        self._is_over = self._is_over and sessions is not None
         waiting = iter(await self._ports.store.unfinished() if sessions is None else sessions)
 
         async def take_some() -> None:
@@ -86,7 +87,9 @@ class Sessions:
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
 
     async def fence(self) -> None:
-        """This node's time is over: nothing of it goes on, and nothing is known any more."""
+        """This node's time is over: nothing of it goes on, and nothing is known or taken up any
+        more, until all that is this node's then is taken up."""
+        self._is_over = True
         for task in self._actors.values():
             task.cancel()  # those that are being read
         processes, actors = self.processes(), self.living()
@@ -173,7 +176,8 @@ class Sessions:
             except Elsewhere:
                 return await wait_in_log(self._ports.store, self._fanout, session, run)
             except TurnkeeperError as refused:
-                if refused.entry not in (SHUTTING_DOWN, FENCED):
+                fenced = refused.entry is FENCED and self._ports.membership is not None
+                if refused.entry is not SHUTTING_DOWN and not fenced:
                     raise
                 self._check_open()
                 await patience.pause(session)
@@ -330,6 +334,8 @@ class Sessions:
 
     async def _load(self, session: str, create: str | None) -> SessionActor:
         try:
+            if self._is_over:
+                raise StoreDown("this node's time is over; ask again")
             if self._draining:
                 await self._give_away(session)
                 raise Elsewhere(session, "whoever takes it up: this one goes")
@@ -376,18 +382,12 @@ class Sessions:
         self._actors.pop(session, None)
         if fenced and gone is not None and self._ports.membership is not None:
             process = gone.machine.state.process
-            self.errand(lambda: self._end([process.name] if process is not None else []))
+            self.errand(lambda: self._ports.end([process.name] if process is not None else []))
         if not fenced and not self.closing:
             self._revive(session)
 
     def _revive(self, session: str) -> None:
-        async def revive() -> None:
-            await self.actor(session)
-
-        self.errand(revive)
-
-    async def _end(self, processes: Sequence[str]) -> None:
-        await self._ports.end(processes)
+        self.errand(lambda: self.actor(session))
 
 
 def _loaded(task: asyncio.Task[SessionActor]) -> bool:

@@ -52,6 +52,9 @@ def test_who_asks_while_the_nodes_time_ends_is_told_to_ask_again() -> None:
         with pytest.raises(StoreDown, match="time is over"):
             await asking
         store.may.set()
+        with pytest.raises(StoreDown, match="time is over"):  # nothing is begun on borrowed time
+            await dispatcher.create(Create(agent="demo"), "s")
+        await dispatcher.take_up()
         assert await dispatcher.create(Create(agent="demo"), "s") == "s"
         await dispatcher.close()
 
@@ -85,6 +88,7 @@ def test_a_session_of_another_node_is_told_where_there_is_no_way_to_it() -> None
         dispatcher = dispatcher_on(store, [])
         await dispatcher.create(Create(agent="demo"), "s")
         await dispatcher.fence()
+        await dispatcher.take_up()
         store.elsewhere = True
         with pytest.raises(TurnkeeperError, match=r"TK-541 session s is on node n_b"):
             await dispatcher.send("s", "hello")
