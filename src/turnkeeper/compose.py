@@ -101,15 +101,21 @@ class System:
     """Its part among other nodes, where there may be some."""
     _chores: asyncio.Task[None] | None = None
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot work now, if so."""
+        over = self.member.trouble if self.member is not None else None
+        stored: str | None = getattr(self.store, "trouble", None)
+        return stored or over
+
     async def start(self, url: str = "") -> None:
         """Take up what was unfinished, and tidy up every now and then. Others reach it by `url`."""
         if self.member is not None:
             self.member.url = url
             await self.member.join()
+            self.member.start()  # before, for its time may be over sooner than all is taken up
         if not self.shared:
             await self.dispatcher.start()
-        if self.member is not None:
-            self.member.start()
         self._chores = asyncio.ensure_future(_do_chores(self.dispatcher))
 
     async def close(self) -> None:

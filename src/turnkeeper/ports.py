@@ -320,7 +320,7 @@ class Membership(Protocol):
         more to do than another, or has no such agent. None if no node has it."""
 
     async def assign(self, session: str, node: str) -> None:
-        """A session that nobody has yet is that node's."""
+        """A session that nobody has, and in which nothing has to happen now, is that node's."""
 
     async def close(self) -> None:
         """Nothing more is asked."""

@@ -27,8 +27,7 @@ WAIT_S = 30.0
 
 
 class Node:
-    def __init__(self, name: str, store: PostgresStore, members: PostgresNodes) -> None:
-        self.name = name
+    def __init__(self, store: PostgresStore, members: PostgresNodes) -> None:
         self.store = store
         self.members = members
 
@@ -36,10 +35,10 @@ class Node:
 @asynccontextmanager
 async def node(place: Path, name: str, lease_s: float = LONG_S) -> AsyncIterator[Node]:
     store = await PostgresStore.open(shared_server().url_for(place), name)
-    members = PostgresNodes(store.address, name)
+    members = PostgresNodes(store.address, store.seat)
     try:
         await members.join(f"http://{name}", ["demo"], lease_s)
-        yield Node(name, store, members)
+        yield Node(store, members)
     finally:
         await members.close()
         await store.close()
@@ -181,7 +180,7 @@ def test_a_node_that_goes_is_not_the_one_to_ask(tmp_path: Path) -> None:
     async def main() -> None:
         async with node(tmp_path, "n_a") as a, node(tmp_path, "n_b") as b:
             await put(a.store, created())
-            here, there = (PostgresOthers(one.store.address, one.name) for one in (b, a))
+            here, there = (PostgresOthers(one.store.address, one.store.seat) for one in (b, a))
             serving = [asyncio.ensure_future(one.serve(Going())) for one in (here, there)]
             try:
                 async with asyncio.timeout(WAIT_S):
@@ -190,5 +189,22 @@ def test_a_node_that_goes_is_not_the_one_to_ask(tmp_path: Path) -> None:
                 for task in serving:
                     task.cancel()
                 await asyncio.wait(serving)
+
+    asyncio.run(main())
+
+
+def test_of_two_nodes_of_one_name_the_first_gets_no_session_and_gives_none_away(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with node(tmp_path, "n_a") as first, node(tmp_path, "n_a") as second:
+            epoch = await put(second.store, created(), unfinished=True)
+            with pytest.raises(StoreDown, match="another has its name"):
+                await first.store.claim("s_1")
+            await first.members.release("s_1")
+            await second.store.append(batch(event(2), epoch=epoch))
+            async with node(tmp_path, "n_b") as b:
+                with pytest.raises(Elsewhere, match="n_a"):
+                    await b.store.claim("s_1")
 
     asyncio.run(main())

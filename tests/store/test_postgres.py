@@ -218,8 +218,29 @@ def test_a_password_is_in_no_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://x/y", "postgresql://x/y?schema=a-b", "postgresql://x/y?schema=", "postgresql"]
-)
+    "url",
+    [
+        "mysql://x/y", "postgresql://x/y?schema=a-b", "postgresql://x/y?schema=", "postgresql",
+        "postgresql://x:99999/y", "postgresql://x:0/y", "postgresql://x,y:port/z",
+    ],
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue, match=r"store\.url"):
         Address.of(url)
+
+
+def test_several_hosts_and_an_address_of_numbers_are_taken() -> None:
+    for hosts in ("a:5432,b:5433", "[::1]:5432", "[::1]", "a,b", ""):
+        assert hosts in Address.of(f"postgresql://anna:p:w@{hosts}/turns").shown
+
+
+def test_what_keeps_it_from_being_used_is_said() -> None:
+    read_only = f"{shared_server().url()}&options=-c%20default_transaction_read_only%3Don"
+    wrong_mode = f"{shared_server().url()}&sslmode=wrong"
+
+    async def main() -> None:
+        for url, told in ((read_only, "read-only"), (wrong_mode, "sslmode")):
+            with pytest.raises(StoreDown, match=told):
+                await PostgresStore.open(url)
+
+    asyncio.run(main())

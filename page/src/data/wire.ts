@@ -331,6 +331,7 @@ export interface Diagnosis {
   processes: ProcessSeen[] | null;
   sockets: string[];
   sample: Sample | null;
+  elsewhere: boolean;
   outcome: Outcome | null;
   hints: string[];
 }

@@ -96,6 +96,9 @@ def serve_config(
 ) -> int:  # fmt: skip
     """Serve as the configuration says; the exit code."""
     given = _given(host, port, data)
+    if store == "":
+        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
+        raise InvalidValue("store.url", store, f"{told} (in --store)")
     if store is not None:
         given["store.url"] = (store, "--store")
     if drain or drain_turns is not None:
@@ -213,7 +216,7 @@ class _Serving:
         gate = Gate(
             system.dispatcher, system.agents, drivers=_drivers(plan.agents), tokens=tokens,
             hosts=server.hosts, origins=server.origins, metrics=metrics.render,
-            trouble=lambda: _trouble(system),
+            trouble=lambda: system.trouble,
             probe=lambda process: look_at(place.custody, process),
             max_body_bytes=server.max_body_bytes, opening=TAKING_UP, known=Known(detected_agents),
             secret=place.make_secret(),
@@ -293,7 +296,7 @@ class _Serving:
         served.notifier.extend(bound_s + SLACK_S)
         server.gate.refuse()
         if served.system.member is not None:
-            served.system.member.draining = True
+            served.system.member.drain()
         # Whoever looks for it still finds it: what runs can be watched and stopped.
         if bound_s or stop:
             left = await dispatcher.drain(bound_s, stop=stop)
@@ -347,12 +350,6 @@ def _look_for_logs(database: Path) -> None:
     if not size:
         told = "is empty or not there, though a server was here before: the logs begin anew"
         log.warning("%s %s. If you miss something, stop it and put a backup there", database, told)
-
-
-def _trouble(system: System) -> str | None:
-    """Why nothing can be stored, if nothing can."""
-    trouble: str | None = getattr(system.store, "trouble", None)
-    return trouble if trouble or system.member is None else system.member.trouble
 
 
 async def _take_up(observer: Observer, system: System) -> None:

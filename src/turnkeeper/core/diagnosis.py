@@ -59,5 +59,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sockets: tuple[str, ...] = ()
     sample: Sample | None = None
     """What the clocks know: the last look of the agent's custodian."""
+    elsewhere: bool = False
+    """Another node has it, and only what the log has is known here."""
     outcome: Outcome | None = None
     hints: tuple[str, ...] = ()

@@ -94,8 +94,7 @@ async def _of_another(dispatcher: Dispatcher, view: RunView) -> Diagnosis:
         silent = next((one for one in view.clocks if one.clock in SILENT), None)
         silent_s = None if silent is None else round(silent.budget_s - silent.in_s, 3)
         known = msgspec.structs.replace(_of_log(known, active), silent_s=silent_s)
-    known = _with_hints(known)
-    return msgspec.structs.replace(known, hints=(*known.hints, ELSEWHERE))
+    return _with_hints(msgspec.structs.replace(known, elsewhere=True))
 
 
 def _of_view(view: RunView, active: Run | None, *, polite: bool | None) -> Diagnosis:
@@ -214,7 +213,8 @@ def _s(seconds: float) -> str:
 
 
 def _with_hints(known: Diagnosis) -> Diagnosis:
-    return msgspec.structs.replace(known, hints=tuple(hints(known)))
+    found = [*hints(known), *([ELSEWHERE] if known.elsewhere else [])]
+    return msgspec.structs.replace(known, hints=tuple(found))
 
 
 def hints(known: Diagnosis) -> list[str]:

@@ -6,8 +6,9 @@ reaches the world by these ports alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from turnkeeper.core import commands as c
 from turnkeeper.core.step import Trace
@@ -57,5 +58,5 @@ class Ports:
     """Where conversations are kept for them."""
     carries: bool = True
     """They are; else nothing is stored there or taken from there."""
-    end: Callable[[Sequence[str]], Awaitable[None]] = _nothing_to_end
+    end: Callable[[Sequence[str]], Coroutine[Any, Any, None]] = _nothing_to_end
     """Ends the agents' processes of these names, which are not ours to have any more."""

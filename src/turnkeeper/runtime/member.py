@@ -69,6 +69,7 @@ class Member:
         self._is_over = False
         self._has_all = True
         """What is this node's was taken up since it last joined."""
+        self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
@@ -89,6 +90,11 @@ class Member:
         doing = (self._beat(), self._watch_time(), self._adopt(), served)
         self._tasks = [asyncio.ensure_future(one) for one in doing]
 
+    def drain(self) -> None:
+        """It goes: nothing more is taken up, and others are told at once."""
+        self.draining = True
+        self._news.set()
+
     async def close(self) -> None:
         """What runs in custody is this node's for the rest of its time."""
         for task in self._tasks:
@@ -104,7 +110,10 @@ class Member:
         loop = asyncio.get_running_loop()
         pause_s = self._lease_s / BEATS
         while True:
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._news.wait()
+            self._news.clear()
             sent = loop.time()
             try:
                 if self._is_over:

@@ -18,7 +18,6 @@ import msgspec
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import (
     FENCED,
-    SESSION_IN_USE,
     SHUTTING_DOWN,
     UNKNOWN_AGENT,
     UNKNOWN_RUN,
@@ -35,8 +34,10 @@ from turnkeeper.runtime.carrying import Carrying
 from turnkeeper.runtime.errands import Errand, persist
 from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.ground import Ports as Ports
+from turnkeeper.runtime.placing import Patience, agent_of, ask_there
 from turnkeeper.runtime.snapshots import read_state
 from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
+from turnkeeper.runtime.waiters import wait_in_log
 
 log = logging.getLogger("turnkeeper.sessions")
 
@@ -44,6 +45,9 @@ WHERE_MAX = 100_000
 OVER = "this node's time is over; ask again"
 AT_ONCE = 32
 """So many sessions are read at once when a server starts: the store commits them together."""
+
+LOADING_S = 5.0
+"""So long whoever goes waits for what is just being read."""
 
 
 class Sessions:
@@ -59,14 +63,14 @@ class Sessions:
         self._due: dict[str, float] = {}
         """When each may be let go of, at the earliest: until then nobody looks at it."""
         self._errands: set[asyncio.Task[None]] = set()
-        self._draining = False
-        self._over = False
+        self._draining = self._is_over = False
+        self._leaving: set[str] = set()  # those that are still to be let go of here
         self.closing = False
 
     async def take_up(self, sessions: Sequence[str] | None = None) -> None:
-        """Every session in which something still has to happen, and this node's time has begun; or
-        these. One that cannot be taken up does not keep the others from it."""
-        self._over = self._over and sessions is not None
+        """Every session in which something still has to happen, or these. One that cannot be taken
+        up does not keep the others from it."""
+        self._is_over = self._is_over and sessions is not None
         waiting = iter(await self._ports.store.unfinished() if sessions is None else sessions)
 
         async def take_some() -> None:
@@ -84,11 +88,10 @@ class Sessions:
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
 
     async def fence(self) -> None:
-        """This node's time is over: nothing of it goes on, and nothing is known or begun any more,
-        until all that is this node's is taken up."""
-        self._over = True
+        """This node's time is over: nothing goes on here, until all that is its own is taken up."""
+        self._is_over = True
         for task in self._actors.values():
-            task.cancel()
+            task.cancel()  # those that are being read
         processes, actors = self.processes(), self.living()
         self._actors.clear()
         for actor in actors:
@@ -135,21 +138,24 @@ class Sessions:
     ) -> c.Reply:
         """The answer of that session's actor, here or (unless it has to be `here`) on the node that
         has it; of a new one, if it let go just now."""
+        patience = Patience()
         while True:
+            if here and self.closing:
+                raise Elsewhere(session, "whoever takes it up: this one is gone")
             try:
                 actor = await self.actor(session, create)
                 reply = await actor.ask(command)
             except Elsewhere as there:
                 if here:
                     raise
-                answer = await self._ask_there(there, command)
+                answer = await ask_there(self._ports, there, command)
                 if answer is None:
-                    await asyncio.sleep(0)
+                    await patience.pause(session)
                     continue
                 reply = answer
             except Closed:
                 self._check_open()
-                await asyncio.sleep(0)
+                await patience.pause(session)
                 continue
             except TurnkeeperError as refused:
                 if refused.entry is not FENCED or await self._ports.store.head(session):
@@ -160,39 +166,21 @@ class Sessions:
                 self._note(reply.message, session)
             return reply
 
-    async def _ask_there(self, there: Elsewhere, command: c.Command) -> c.Reply | None:
-        if self._ports.others is None:
-            raise TurnkeeperError(SESSION_IN_USE, str(there), session=there.session)
-        return await self._ports.others.ask(there.session, command)
-
     async def wait_ended(self, session: str, run: str) -> Outcome:
         """The outcome of that run, however often its session has to be read again."""
+        patience = Patience()
         while True:
             try:
                 actor = await self.actor(session)
                 return await actor.wait_ended(run)
             except Elsewhere:
-                return await self._wait_in_log(session, run)
+                return await wait_in_log(self._ports.store, self._fanout, session, run)
             except TurnkeeperError as refused:
-                if refused.entry is not SHUTTING_DOWN:
+                fenced = refused.entry is FENCED and self._ports.membership is not None
+                if refused.entry is not SHUTTING_DOWN and not fenced:
                     raise
                 self._check_open()
-                await asyncio.sleep(0)
-
-    async def _wait_in_log(self, session: str, run: str) -> Outcome:
-        """The outcome of a run that another node has: its log says it, whoever has it then."""
-        watcher = await self._fanout.watch(session, await self._ports.store.head(session))
-        try:
-            while True:
-                found = await self._ports.store.run(run)
-                if found is None:
-                    raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
-                if found.outcome is not None:
-                    return found.outcome
-                if not await watcher.next():
-                    self._check_open()
-        finally:
-            watcher.close()
+                await patience.pause(session)
 
     async def of_run(self, run: str) -> str:
         """The session of a run: of one that is alive here, or of one in the store."""
@@ -276,7 +264,11 @@ class Sessions:
         how many runs still are on then. What nothing runs in any more is given to other nodes,
         where there are some."""
         self._draining = self._ports.membership is not None
+        loading = [task for task in self._actors.values() if not task.done()]
+        if loading:
+            await asyncio.wait(loading, timeout=LOADING_S)
         living = self.living()
+        self._leaving = {actor.machine.state.id for actor in living}
         if not living:
             return 0
         if stop:
@@ -297,6 +289,12 @@ class Sessions:
             await actor.close()
             await self._carrying.finish(session)
             await self._ports.end([process.name] if process is not None else [])
+            self._leaving.discard(session)
+            await self._give_away(session)
+
+    async def _give_away(self, session: str) -> None:
+        """This node goes, and has nothing of that session any more, or never had."""
+        if self._ports.membership is not None and session not in self._leaving:
             await self._ports.membership.release(session)
 
     async def close(self, *, running_too: bool, queued_too: bool, within_s: float | None) -> None:
@@ -336,13 +334,16 @@ class Sessions:
 
     async def _load(self, session: str, create: str | None) -> SessionActor:
         try:
-            if self._over:
+            if self._is_over:
                 raise StoreDown(OVER)
             if self._draining:
+                await self._give_away(session)
                 raise Elsewhere(session, "whoever takes it up: this one goes")
             head = await self._ports.store.head(session)
             if head == 0 and create is None:
                 raise TurnkeeperError(UNKNOWN_SESSION, f"there is no session {session}")
+            if self._ports.membership is not None:
+                self.agent(await agent_of(self._ports, session, create))
             self._ports.take(session)
             epoch = await self._ports.store.claim(session)
             machine = await self._read(session, create)
@@ -370,8 +371,7 @@ class Sessions:
         name = state.agent or create or ""
         policy = self._ports.policies.get(name, c.Policy())
         abilities = self.agent(name).abilities
-        member = self._ports.membership
-        node = member.node if member is not None else ""
+        node = self._ports.membership.node if self._ports.membership is not None else ""
         policy = msgspec.structs.replace(policy, agent=name, abilities=abilities, node=node)
         return Machine(state, policy, self._ports.trace)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-from turnkeeper.core.errors import UNKNOWN_RUN, TurnkeeperError
+from turnkeeper.core.errors import SHUTTING_DOWN, UNKNOWN_RUN, TurnkeeperError
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.state import Session
+from turnkeeper.ports import EventStore
+from turnkeeper.runtime.fanout import CutOff, Fanout
 
 
 class Waiters:
@@ -63,3 +65,21 @@ class Waiters:
         for waiter in self._of.pop(run, []):
             if not waiter.done():
                 waiter.set_exception(fault)
+
+
+async def wait_in_log(store: EventStore, fanout: Fanout, session: str, run: str) -> Outcome:
+    """The outcome of a run that another node has: its log says it, whoever has it then."""
+    while True:
+        watcher = await fanout.watch(session, await store.head(session))
+        try:
+            found = await store.run(run)
+            if found is None:
+                raise TurnkeeperError(UNKNOWN_RUN, f"there is no run {run}")
+            if found.outcome is not None:
+                return found.outcome
+            if not await watcher.next():
+                raise TurnkeeperError(SHUTTING_DOWN, "this Turnkeeper is closed")
+        except CutOff:
+            continue  # what was missed does not matter: the run is looked at again
+        finally:
+            watcher.close()

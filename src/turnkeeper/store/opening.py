@@ -92,9 +92,9 @@ def nodes_of(store: EventStore) -> tuple[PostgresNodes, PostgresOthers] | None:
     from turnkeeper.store.postgres_others import PostgresOthers
 
     assert isinstance(store, PostgresStore)
-    others = PostgresOthers(store.address, node)
+    others = PostgresOthers(store.address, store.seat)
     store.grown = others.grown
-    return PostgresNodes(store.address, node), others
+    return PostgresNodes(store.address, store.seat), others
 
 
 async def open_postgres(url: str, node: str | None = None) -> PostgresStore:
@@ -112,7 +112,7 @@ async def listed_nodes(url: str) -> list[NodeRecord]:
     try:
         from turnkeeper.store.postgres_nodes import PostgresNodes
 
-        nodes = PostgresNodes(store.address, "")
+        nodes = PostgresNodes(store.address, store.seat)
         try:
             return await nodes.nodes()
         finally:

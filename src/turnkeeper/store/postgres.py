@@ -23,7 +23,7 @@ from turnkeeper.core.events import Event, decode
 from turnkeeper.ports import Batch, Snapshot
 from turnkeeper.store import lists
 from turnkeeper.store.chunks import READ_BYTES, Damaged, picked
-from turnkeeper.store.postgres_faults import Address
+from turnkeeper.store.postgres_faults import Address, Seat
 from turnkeeper.store.postgres_lanes import Lanes
 from turnkeeper.store.postgres_line import Line, Lines
 from turnkeeper.store.postgres_schema import migrate
@@ -65,7 +65,8 @@ class PostgresStore:
         self.grown: Callable[[str, int], None] | None = None
         """Is told of every log that grew, and to where."""
         self._reads = Lines(address, READERS)
-        self._lanes = Lanes([Writer(Line(address), address, node) for _ in range(WRITERS)])
+        self.seat = Seat(node)
+        self._lanes = Lanes([Writer(Line(address), address, self.seat) for _ in range(WRITERS)])
         self._probing: asyncio.Task[None] | None = None
         self._closed = False
 

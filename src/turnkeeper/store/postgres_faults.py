@@ -18,6 +18,8 @@ SCHEMA = "turnkeeper"
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}", re.ASCII)
 
+_PORT = re.compile(r":([^\]:]+)\Z")
+
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Faults of the connection itself."""
 
@@ -31,6 +33,15 @@ OWN = (
     OverflowError,
 )
 """What one piece of work in a group may be the cause of: the others may do without it."""
+
+
+@dataclass
+class Seat:
+    """A node among those that use a database, and which of its lives this is: another server of the
+    same name has a later one. Nobody's seat has no name."""
+
+    node: str | None = None
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,11 +69,20 @@ class Address:
         if not _NAME.fullmatch(schema):
             told = "give small letters, digits and underscores, 48 at most"
             raise InvalidValue("store.url", f"schema={schema}", told)
+        _check_hosts(parts.netloc.rpartition("@")[2])
         rest = [(name, value) for name, value in asked if name != "schema"]
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(rest), ""))
         host = parts.netloc.rpartition("@")[2] or dict(rest).get("host", "")
         shown = f"postgresql://{host}{parts.path}"
         return cls(dsn, schema, shown if schema == SCHEMA else f"{shown}?schema={schema}")
+
+
+def _check_hosts(hosts: str) -> None:
+    """Of several hosts each may have a port."""
+    for host in hosts.split(","):
+        port = _PORT.search(host)
+        if port is not None and not (port[1].isdecimal() and 0 < int(port[1]) < 1 << 16):
+            raise InvalidValue("store.url", host, "give a port from 1 to 65535")
 
 
 def newer(address: Address, version: int, known: int) -> TurnkeeperError:
@@ -99,6 +119,10 @@ def _words(error: BaseException) -> str:
     if isinstance(
         error, asyncpg.InvalidCatalogNameError | asyncpg.InvalidAuthorizationSpecificationError
     ):
+        return str(error)
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "it is read-only, or a standby"
+    if isinstance(error, asyncpg.ClientConfigurationError):
         return str(error)
     if isinstance(error, OSError):
         return f"it cannot be reached ({error.strerror or error})"

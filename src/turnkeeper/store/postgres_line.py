@@ -44,7 +44,7 @@ async def connect(address: Address, *, loose: bool = False) -> Any:
             server_settings=settings,
             target_session_attrs="read-write",
         )
-    except (asyncpg.PostgresError, *_NOT_THERE) as error:
+    except (asyncpg.PostgresError, ValueError, OverflowError, *_NOT_THERE) as error:
         raise fault_of(error, address) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from turnkeeper.ports import NodeOver, NodeRecord
-from turnkeeper.store.postgres_faults import Address, fault_of
+from turnkeeper.store.postgres_faults import Address, Seat, fault_of
 from turnkeeper.store.postgres_line import Line
 from turnkeeper.store.postgres_text import kept, kept_all, told, told_all
 
@@ -32,14 +32,21 @@ _RENEW = """
 UPDATE nodes SET until = clock_timestamp() + make_interval(secs => $3), draining = $4
 WHERE id = $1 AND incarnation = $2 AND until > clock_timestamp() RETURNING id
 """
-_RELEASE = "UPDATE logs SET owner = NULL WHERE id = $1 AND owner = $2"
+_RELEASE = """
+UPDATE logs SET owner = NULL WHERE id = $1 AND owner = $2
+AND EXISTS (SELECT FROM nodes WHERE nodes.id = $2 AND incarnation = $3)
+"""
 _LEAVE = """
 UPDATE logs SET owner = NULL WHERE owner = $1 AND NOT unfinished
-AND EXISTS (SELECT FROM nodes WHERE id = $1 AND incarnation = $2)
+AND EXISTS (SELECT FROM nodes WHERE nodes.id = $1 AND incarnation = $2)
 """
 _ASSIGN = """
 INSERT INTO logs (id, epoch, owner)
-SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor' ON CONFLICT DO NOTHING
+SELECT $1, value, $2 FROM meta WHERE name = 'epoch_floor'
+ON CONFLICT (id) DO UPDATE SET owner = excluded.owner
+WHERE NOT logs.unfinished AND (logs.owner IS NULL OR NOT EXISTS (
+    SELECT FROM nodes WHERE nodes.id = logs.owner AND until > clock_timestamp()
+))
 """
 _ORPHANS = """
 SELECT l.id FROM logs l JOIN sessions s ON s.log = l.n
@@ -58,10 +65,10 @@ FROM nodes LEFT JOIN logs l ON l.owner = nodes.id GROUP BY nodes.id ORDER BY sin
 class PostgresNodes:
     """`Membership`. Renewals have a connection of their own: nothing else delays them."""
 
-    def __init__(self, address: Address, node: str) -> None:
+    def __init__(self, address: Address, seat: Seat) -> None:
         self._beats, self._rest = _Calls(address), _Calls(address)
-        self._node = node
-        self._incarnation = 0
+        self._seat = seat
+        self._node = seat.node or ""
         self._agents: list[str] = []
         self._counted_at = -COUNT_S
         self._load: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -72,22 +79,22 @@ class PostgresNodes:
 
     async def join(self, url: str, agents: Sequence[str], lease_s: float) -> None:
         self._agents = kept_all(agents)
-        given = (self._node, url, self._agents, lease_s, self._incarnation)
+        given = (self._node, url, self._agents, lease_s, self._seat.incarnation)
         rows = await self._beats.fetch(_JOIN, *given)
         if not rows:
             raise NodeOver(self._node)
-        self._incarnation = rows[0][0]
+        self._seat.incarnation = rows[0][0]
 
     async def renew(self, lease_s: float, *, draining: bool = False) -> None:
-        given = (self._node, self._incarnation, lease_s, draining)
+        given = (self._node, self._seat.incarnation, lease_s, draining)
         if not await self._beats.fetch(_RENEW, *given):
             raise NodeOver(self._node)
 
     async def release(self, session: str) -> None:
-        await self._rest.fetch(_RELEASE, kept(session), self._node)
+        await self._rest.fetch(_RELEASE, kept(session), self._node, self._seat.incarnation)
 
     async def leave(self) -> None:
-        await self._rest.fetch(_LEAVE, self._node, self._incarnation)
+        await self._rest.fetch(_LEAVE, self._node, self._seat.incarnation)
 
     async def place(self, agent: str) -> str | None:
         now = asyncio.get_running_loop().time()

@@ -18,7 +18,7 @@ from turnkeeper.core.commands import Command, Reply
 from turnkeeper.core.errors import SHUTTING_DOWN, StoreDown, TurnkeeperError
 from turnkeeper.ports import Desk, Elsewhere
 from turnkeeper.store.postgres_bell import Bell, Ring
-from turnkeeper.store.postgres_faults import Address
+from turnkeeper.store.postgres_faults import Address, Seat
 from turnkeeper.store.postgres_line import Lines
 from turnkeeper.store.postgres_text import kept, told
 
@@ -33,7 +33,9 @@ _ASK = "INSERT INTO commands (session, command, firm) VALUES ($1, $2, $3) RETURN
 _TAKE = """
 UPDATE commands SET taken_by = $1 WHERE n IN (
     SELECT c.n FROM commands c JOIN logs l ON l.id = c.session
-    WHERE l.owner = $1 AND c.taken_by IS NULL AND c.firm = $3
+    WHERE l.owner = $1 AND c.taken_by IS NULL AND c.firm = $3 AND EXISTS (
+        SELECT FROM nodes WHERE nodes.id = $1 AND incarnation = $4 AND until > clock_timestamp()
+    )
     ORDER BY c.n LIMIT $2 FOR UPDATE OF c SKIP LOCKED
 ) RETURNING n, session, command
 """
@@ -55,8 +57,9 @@ _HEADS = "SELECT id, head FROM logs WHERE id = ANY($1)"
 class PostgresOthers:
     """`Others`. `serve` has to run for anything to be answered."""
 
-    def __init__(self, address: Address, node: str) -> None:
-        self._node = node
+    def __init__(self, address: Address, seat: Seat) -> None:
+        self._seat = seat
+        self._node = node = seat.node or ""
         self._lines = Lines(address, 3, loose=True)
         self._firm = Lines(address, 1)
         """For what has to be known for ever: a command that was taken is not taken again, unless it
@@ -141,9 +144,10 @@ class PostgresOthers:
             await self._poll(desk)
 
     async def _take(self, desk: Desk) -> None:
+        now = self._seat.incarnation
         taken = await asyncio.gather(
-            self._lines.fetch(_TAKE, self._node, AT_ONCE, False),
-            self._firm.fetch(_TAKE, self._node, AT_ONCE, True),
+            self._lines.fetch(_TAKE, self._node, AT_ONCE, False, now),
+            self._firm.fetch(_TAKE, self._node, AT_ONCE, True, now),
         )
         for row in (*taken[0], *taken[1]):
             task = asyncio.ensure_future(self._answer(desk, *row))

@@ -17,7 +17,7 @@ from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced, StoreDown, TurnkeeperError
 from turnkeeper.ports import Batch, Elsewhere, OutOfOrder, Snapshot
 from turnkeeper.store.chunks import chunked
-from turnkeeper.store.postgres_faults import OWN, Address, fault_of
+from turnkeeper.store.postgres_faults import OWN, Address, Seat, fault_of
 from turnkeeper.store.postgres_line import Line
 from turnkeeper.store.postgres_records import KNOWN, WRITE, Changes
 from turnkeeper.store.postgres_text import kept, told
@@ -44,7 +44,8 @@ INSERT INTO logs (id, epoch, owner)
 SELECT id, 1 + (SELECT value FROM meta WHERE name = 'epoch_floor'), $2::text
 FROM unnest($1::text[]) AS g (id)
 WHERE $2::text IS NULL OR EXISTS (
-    SELECT FROM nodes WHERE nodes.id = $2::text AND until > clock_timestamp()
+    SELECT FROM nodes
+    WHERE nodes.id = $2::text AND incarnation = $3 AND until > clock_timestamp()
 )
 ORDER BY id
 ON CONFLICT (id) DO UPDATE SET epoch = logs.epoch + 1, owner = excluded.owner
@@ -91,8 +92,8 @@ Work: TypeAlias = Batch | Claim | Save
 class Writer:
     """Writes groups on one line. Each group is of one kind, and has each session once."""
 
-    def __init__(self, line: Line, address: Address, node: str | None = None) -> None:
-        self._node = node
+    def __init__(self, line: Line, address: Address, seat: Seat) -> None:
+        self._seat = seat
         self._line = line
         self._address = address
 
@@ -165,17 +166,19 @@ class Writer:
     # Owners ----------------------------------------------------------------------------------
 
     async def _claim(self, connection: Any, group: Sequence[Work]) -> list[Any]:
-        names = _names(group)
+        names, seat = _names(group), self._seat
         epochs: dict[str, int] = {}
         owners: dict[str, str] = {}
         for _ in range(CLAIMS):
             left = [name for name in names if name not in epochs and name not in owners]
             if not left:
                 break
-            epochs |= dict(await connection.fetch(_CLAIM, left, self._node))
+            epochs |= dict(await connection.fetch(_CLAIM, left, seat.node, seat.incarnation))
             if len(epochs) + len(owners) < len(names):
-                owners |= dict(await connection.fetch(_OWNERS, left, self._node))
-        over = StoreDown("this node has not been able to renew its time, and has nothing now")
+                owners |= dict(await connection.fetch(_OWNERS, left, seat.node))
+        over = StoreDown(
+            "this node could not renew its time, or another has its name: it has nothing now"
+        )
         return [
             epochs.get(name) or (Elsewhere(told(name), owners[name]) if name in owners else over)
             for name in names
