@@ -172,13 +172,3 @@ def not_ready(there: House) -> str:
     except urllib.error.HTTPError as refused:
         return str(json.loads(refused.read())["detail"])
     return ""
-
-
-def test_what_a_run_is_doing_is_asked_at_another_node(nodes: Cluster) -> None:
-    a, b = nodes.start("a", LONG_S), nodes.start("b", LONG_S)
-    run = send(a, "s", "build 600")
-    a.wait_phase(run, "tool")
-    told = b.tk_json("doctor", run)
-    assert (told["elsewhere"], told["last"]) == (True, "tool.started")
-    assert any("another node" in hint for hint in told["hints"])
-    assert all("0.5 s later SIGKILL" in clock["then"] for clock in told["clocks"])

@@ -301,6 +301,7 @@ def test_a_run_is_told_of_at_any_node_and_that_another_one_has_it(cluster: Clust
     here, there = a.tk_json("doctor", run), b.tk_json("doctor", run)
     same = ("state", "phase", "attempt", "tools", "approvals")
     assert [there[name] for name in same] == [here[name] for name in same]
+    assert (there["elsewhere"], here["elsewhere"]) == (True, False)
     assert there["running_s"] > 0
     assert there["last"]
     assert there["silent_s"] is not None
