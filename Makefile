@@ -8,8 +8,8 @@ SEEDS  ?= 1000
 FIRST  ?= 0
 KILLS  ?= 200
 ARGS   ?=
-# Most tests wait for processes and sockets: three at a time keep two cores busy.
-ATONCE ?= 3
+# Most tests wait for processes and sockets: four at a time keep two cores busy.
+ATONCE ?= 4
 
 BIN   := $(VENV)/bin
 READY := $(VENV)/ready

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tests.campaign.people import BUSY_AT, PAUSE_S, People
+from tests.campaign.people import BACK_S, BUSY_AT, PAUSE_S, People
 from tests.campaign.plain import Address
 from tests.campaign.plan import Plan
-from tests.campaign.records import Asked, Record, Watch
+from tests.campaign.records import Asked, Message, Record, Watch
 from tests.campaign.scene import Scene
 from turnkeeper.client import Client, Options, RemoteRun
+from turnkeeper.core.errors import QUEUE_FULL, TurnkeeperError
 from turnkeeper.core.events import Event, encode
 
 OPTIONS = Options(retry_first_s=0.02, retry_longest_s=0.5)
@@ -58,13 +59,22 @@ class OwnClients:
     async def _send(self, client: Client, plan: Plan, session: str) -> RemoteRun:
         message = plan.message(session, keyed=True)
         self._record.messages[message.token] = message
-        run = await client.send(
-            session, message.text, key=message.key,
-            priority=message.priority, when_busy=message.when_busy,
-        )  # fmt: skip
+        run = await self._insist(client, message)
         answer = {"message_id": run.message, "run_id": run.id, "position": run.position}
         self._record.ack(message, answer)
         return run
+
+    async def _insist(self, client: Client, message: Message) -> RemoteRun:
+        while True:
+            try:
+                return await client.send(
+                    message.session, message.text, key=message.key,
+                    priority=message.priority, when_busy=message.when_busy,
+                )  # fmt: skip
+            except TurnkeeperError as refused:
+                if refused.entry is not QUEUE_FULL:
+                    raise
+                await asyncio.sleep(BACK_S)
 
     async def _wait(self, run: RemoteRun) -> None:
         """A message that was steered in has no end of its own: that of the turn it went into."""
