@@ -83,7 +83,8 @@ class Sessions:
                     log.warning("session %s is taken up later: %s", session, down)
                     self._revive(session)
                 except TurnkeeperError as refused:
-                    log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
+                    if not self.closing:
+                        log.error("session %s is not taken up: %s", session, refused)  # noqa: TRY400
 
         await asyncio.gather(*(take_some() for _ in range(AT_ONCE)))
 
@@ -94,9 +95,7 @@ class Sessions:
             task.cancel()  # those that are being read
         processes, actors = self.processes(), self.living()
         self._actors.clear()
-        for actor in actors:
-            await actor.close()
-        await self._ports.end(processes)
+        await asyncio.gather(*(one.close() for one in actors), self._ports.end(processes))
 
     async def tidy(self) -> None:
         """Let go of what nobody has needed for some time: the process that an agent keeps warm,
