@@ -124,6 +124,8 @@ class Member:
                 else:
                     async with asyncio.timeout(self._lease_s):
                         await self._membership.renew(self._lease_s, draining=self.draining)
+                    if self._is_over:
+                        continue  # that came too late: it joins anew
                     self._lives(sent)
                 if not self._has_all:
                     await self._take_up_all()
