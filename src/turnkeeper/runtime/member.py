@@ -114,9 +114,9 @@ class Member:
                 async with asyncio.timeout(pause_s):
                     await self._news.wait()
             self._news.clear()
-            sent = loop.time()
+            sent, was_over = loop.time(), self._is_over
             try:
-                if self._is_over:
+                if was_over:
                     await self._membership.join(self.url, self._agents, self._lease_s)
                     self._lives(sent)
                     self._is_over = False

@@ -171,3 +171,33 @@ def test_a_node_that_is_back_takes_up_what_is_its_own_as_soon_as_the_store_lets_
         assert at.done == ["join", "fence", "join", "take up", "take up"]
 
     run(main())
+
+
+class Late(Flaky):
+    """Its first renewal is answered when the node has ended everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._down = 0
+        self._is_fenced = asyncio.Event()
+
+    async def renew(self, lease_s: float, *, draining: bool = False) -> None:
+        await self._is_fenced.wait()
+
+    async def fence(self) -> None:
+        await super().fence()
+        self._is_fenced.set()
+
+
+def test_a_renewal_that_comes_too_late_brings_nothing_back_before_the_node_has_joined() -> None:
+    async def main() -> None:
+        at: Any = Late()
+        doings = Doings(at.fence, at.take_up, lambda left_s: None, at)
+        member = Member(at, at, doings, ["demo"], 10.0)
+        await member.join()
+        member.start()
+        await at.is_back.wait()
+        await member.close()
+        assert at.done == ["join", "fence", "join", "take up"]
+
+    run(main())
