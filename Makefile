@@ -57,7 +57,7 @@ $(POSTGRES): $(READY)
 	@touch $@
 
 test-postgres: $(READY) $(POSTGRES) ## Test nodes, and the server, the client and the commands, on PostgreSQL
-	$(BIN)/python -m pytest -n $(ATONCE) --dist worksteal -m "postgres and not agents" tests $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "postgres and not agents" tests $(ARGS)
 	TURNKEEPER_TEST_STORE=postgres $(BIN)/python -m pytest -n $(ATONCE) --dist worksteal \
 		-m "not agents and not surfaces and not file_store and not postgres" \
 		tests/gateway tests/client tests/cli $(ARGS)
