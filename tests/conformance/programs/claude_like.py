@@ -66,7 +66,8 @@ def refuse_to_resume(voice: ClaudeVoice, id: str) -> None:
 
 def main() -> None:
     place = "".join(c if c.isascii() and c.isalnum() else "-" for c in os.getcwd())
-    mark = '{"type": "assistant", "message": {"content": [{"type": "text", "text": "…"}]}}'
+    word = '{"type": "assistant", "message": {"content": [{"type": "text", "text": "…"}]}}'
+    mark = f'{{"type": "user"}}\n{word}'
     memory = Memory(f".claude/projects/{place}", after=".jsonl", mark=mark)
     voice = ClaudeVoice(memory)
     argv = sys.argv
