@@ -18,7 +18,7 @@ from turnkeeper.cli.looking import note, say_json
 from turnkeeper.cli.params import Where
 from turnkeeper.cli.reach import find
 from turnkeeper.cli.tables import Cell, Paper, ago
-from turnkeeper.config.keys import SQLITE, Store
+from turnkeeper.config.keys import SQLITE, STORE_URLS, Store
 from turnkeeper.core.errors import DATA_IN_USE, InvalidValue, TurnkeeperError
 from turnkeeper.place import LOCK, Place
 from turnkeeper.ports import EventStore, NodeRecord
@@ -107,6 +107,5 @@ async def _alone(url: str, what: str, *, make: bool) -> AsyncIterator[EventStore
 
 def _file(url: str, what: str) -> Path:
     if not url.startswith(f"{SQLITE}/"):
-        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
-        raise InvalidValue(what, Store(url=url).shown, told)
+        raise InvalidValue(what, Store(url=url).shown, STORE_URLS)
     return Path(url.removeprefix(SQLITE))

@@ -38,6 +38,7 @@ from turnkeeper.compose import (
     usual_agents,
 )  # fmt: skip
 from turnkeeper.config import Config, Located, bare, load, read_tokens
+from turnkeeper.config.keys import STORE_URLS
 from turnkeeper.core.errors import PORT_TAKEN, InvalidValue, TurnkeeperError
 from turnkeeper.gateway.a2a_pushes import Pushes
 from turnkeeper.gateway.gate import Gate, KnownAgent, Scope
@@ -97,8 +98,7 @@ def serve_config(
     """Serve as the configuration says; the exit code."""
     given = _given(host, port, data)
     if store == "":
-        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
-        raise InvalidValue("store.url", store, f"{told} (in --store)")
+        raise InvalidValue("store.url", store, f"{STORE_URLS} (in --store)")
     if store is not None:
         given["store.url"] = (store, "--store")
     if drain or drain_turns is not None:

@@ -23,6 +23,7 @@ from turnkeeper.config.keys import (
     POSTGRES,
     SECTIONS,
     SQLITE,
+    STORE_URLS,
     TOP,
     Agents,
     Config,
@@ -287,8 +288,7 @@ def _shown(value: object) -> object:
 
 def _check_url(url: str) -> str:
     if url and not url.startswith((f"{SQLITE}/", *POSTGRES)):
-        told = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
-        return f"{told}; without it, the logs are in the data directory"
+        return f"{STORE_URLS}; without it, the logs are in the data directory"
     return ""
 
 

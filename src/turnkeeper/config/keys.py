@@ -81,6 +81,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
 
 SQLITE = "sqlite://"
 POSTGRES = ("postgresql://", "postgres://")
+STORE_URLS = "give sqlite:/// and an absolute path, or postgresql://user@host/database"
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,8 @@ from turnkeeper.store.postgres_lanes import Lanes
 from turnkeeper.store.postgres_line import Line, Lines
 from turnkeeper.store.postgres_schema import migrate
 from turnkeeper.store.postgres_text import kept, kept_all, told, told_all
-from turnkeeper.store.postgres_writer import Claim, Save, Work, Writer
+from turnkeeper.store.postgres_writer import Work, Writer
+from turnkeeper.store.work import Claim, Save
 
 WRITERS, READERS = 2, 3
 """So many groups of appends are on their way at once: one is made while another is committed."""

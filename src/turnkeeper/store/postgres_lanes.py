@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from turnkeeper.core.errors import StoreDown
 from turnkeeper.ports import Batch
-from turnkeeper.store.postgres_writer import Save, Work
+from turnkeeper.store.postgres_writer import Work
+from turnkeeper.store.work import Save
 
 GROUP_MAX, GROUP_BYTES = 512, 4 << 20
 """No more goes together: whoever waits for one of them waits for all."""

@@ -8,19 +8,19 @@ success is committed; what is wrong with one piece of work is its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import asyncpg
 
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced, StoreDown, TurnkeeperError
-from turnkeeper.ports import Batch, Elsewhere, OutOfOrder, Snapshot
+from turnkeeper.ports import Batch, Elsewhere, OutOfOrder
 from turnkeeper.store.chunks import chunked
 from turnkeeper.store.postgres_faults import OWN, Address, Seat, fault_of
 from turnkeeper.store.postgres_line import Line
 from turnkeeper.store.postgres_records import KNOWN, WRITE, Changes
 from turnkeeper.store.postgres_text import kept, told
+from turnkeeper.store.work import Claim, Save
 
 _APPEND = """
 WITH moved AS (
@@ -72,18 +72,6 @@ RETURNING (SELECT id FROM logs WHERE n = log)
 
 CLAIMS = 2
 """So often it is tried: the time of whoever had a session may end between two looks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    session: str
-    epoch: int
-    snapshot: Snapshot
 
 
 Work: TypeAlias = Batch | Claim | Save

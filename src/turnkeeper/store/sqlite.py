@@ -23,7 +23,8 @@ from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of
 from turnkeeper.store.sqlite_lane import Lane
 from turnkeeper.store.sqlite_reader import Ask, Reader
 from turnkeeper.store.sqlite_schema import connect, open_database
-from turnkeeper.store.sqlite_writer import Claim, Probe, Save, Settle, Work, Writer
+from turnkeeper.store.sqlite_writer import Probe, Settle, Work, Writer
+from turnkeeper.store.work import Claim, Save
 
 GATHER_S = 0.012
 """Groups of several appends follow each other by so much: then a commit serves more of them."""

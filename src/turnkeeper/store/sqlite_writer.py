@@ -12,7 +12,6 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +19,7 @@ import apsw
 
 from turnkeeper.core import records as r
 from turnkeeper.core.errors import Fenced, StoreDown
-from turnkeeper.ports import Batch, OutOfOrder, Snapshot
+from turnkeeper.ports import Batch, OutOfOrder
 from turnkeeper.store.chunks import chunked
 from turnkeeper.store.sqlite_faults import StoreDamaged, fault_of, is_full
 from turnkeeper.store.sqlite_records import SecondEnding, put_changes
@@ -33,6 +32,7 @@ from turnkeeper.store.sqlite_together import (
     plain_appends,
     put_together,
 )
+from turnkeeper.store.work import Claim, Save
 
 KNOWN_MAX = 100_000
 
@@ -50,18 +50,6 @@ name leads to: to ask the system is to hand the interpreter over."""
 
 WAL_MAX_PAGES = 16_000
 """With so many pages in it, the write-ahead log is brought in before anything else is done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    session: str
-    epoch: int
-    snapshot: Snapshot
 
 
 class Probe:
