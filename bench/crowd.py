@@ -28,6 +28,7 @@ from websockets.asyncio.client import ClientConnection
 from bench.client import Http, hear, socket, subscribe
 from bench.figures import most, share, size, spread
 from bench.server import Server, Spec, cpu_s, keepers, program, serving
+from bench.yardstick import beside
 
 EVERY_MS = 200
 SOCKETS = 2
@@ -226,7 +227,7 @@ def main() -> bool:
     sessions, seconds = size("CROWD_SESSIONS", 1000), size("CROWD_SECONDS", 30)
     rate = 1000 // EVERY_MS
     print(f"crowd: {sessions:,} agents, {rate} texts a second each, for {seconds} s")
-    with agents() as (specs, begin), serving(specs) as server:
+    with agents() as (specs, begin), serving(specs) as server, beside() as machine:
         found = asyncio.run(measure(server, sessions, seconds, begin))
     heard = len(found.late_s) / found.seconds
     print(f"  {heard:,.0f} texts a second arrived, {sessions * rate:,} were due")
@@ -236,6 +237,7 @@ def main() -> bool:
     print(
         f"  CPU: keepers {found.keeper_cores:.2f} cores, this client {found.client_cores:.2f} cores"
     )
+    machine.tell()
     return all(
         [
             most("agent to client, p99", share(found.late_s, 0.99) * 1e3, LATE_MS, "ms"),

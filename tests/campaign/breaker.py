@@ -69,7 +69,7 @@ class Breaker:
             ways.append(("cut off", self._cut))
             weights.append(24)
         what, how = self._chance.choices(ways, weights)[0]
-        name, at = self._cluster.id_of(node), time.time()
+        name, at = self._cluster.ids[node], time.time()
         self._cluster.any.broken.add(node)
         try:
             await how(node)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from tests.campaign import evidence as look
 from tests.campaign import marks, stories
+from tests.campaign.audit import Writings
 from tests.campaign.evidence import Evidence
 from tests.campaign.judge import Violation, judge
 from tests.campaign.killer import Killer
@@ -191,7 +192,7 @@ class Campaign:
         return Evidence(
             record, lines, stories.read(look.parsed(lines)), marks.read_all(place / "marks"),
             told=runs, exported=await self._exported(lines), unfinished=unfinished, left=left,
-            complaints=self._complaints(),
+            complaints=self._complaints(), writings=await self._writings(),
         )  # fmt: skip
 
     async def _open_store(self) -> SqliteStore | PostgresStore:
@@ -199,6 +200,10 @@ class Campaign:
 
     async def _exported(self, lines: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
         return await look.export_all(self.server.data, lines)
+
+    async def _writings(self) -> Writings:
+        """There is one who may write, and nobody else can."""
+        return Writings()
 
     def _complaints(self) -> list[str]:
         nursery = self.server.data / "custody" / "nursery.log"

@@ -15,6 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.campaign import audit
 from tests.campaign.plain import Address
 from tests.campaign.records import Record
 from tests.campaign.server import Server
@@ -82,17 +83,20 @@ class Cluster:
         self.database = database
         self.data = place / "node-1"
         self.network = Network(count)
+        names = [f"node-{n + 1}" for n in range(count)]
+        self.ids = [Place(place / name).node for name in names]
         self.nodes = [
-            Server(place, config, record, "--store", self._url(n), name=f"node-{n + 1}")
-            for n in range(count)
+            Server(place, config, record, "--store", self._url(n), name=name)
+            for n, name in enumerate(names)
         ]
         self.any = AnyNode(self.nodes, chance)
         self._token = "0123456789abcdef0123456789abcdef"
 
     def _url(self, node: int) -> str:
+        """Each logs in under its own name."""
         if not self.network.can_cut:
-            return self.database.url()
-        return f"postgresql://turnkeeper@{self.network.addresses[node]}/postgres"
+            return self.database.url(user=self.ids[node])
+        return f"postgresql://{self.ids[node]}@{self.network.addresses[node]}/postgres"
 
     @property
     def address(self) -> Address:
@@ -102,16 +106,12 @@ class Cluster:
     def is_up(self) -> bool:
         return all(node.is_up for node in self.nodes)
 
-    def id_of(self, node: int) -> str:
-        return Place(self.nodes[node].data).node
-
     def start(self) -> None:
+        """The database is there."""
         for node in self.nodes:
-            node.data.mkdir(0o700)
             token = node.data / "token"
             token.write_text(self._token)
             token.chmod(0o600)
-        self.start_database()
         for node in self.nodes:
             node.start()
 
@@ -124,7 +124,7 @@ class Cluster:
 
     def start_database(self) -> None:
         """What is left of one that was killed may keep the next from starting for a moment."""
-        more = {"listen_addresses": ",".join(self.network.addresses)}
+        more = {"listen_addresses": ",".join(self.network.addresses), **audit.SETTINGS}
         until = time.monotonic() + DATABASE_S
         while True:
             try:

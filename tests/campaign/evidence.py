@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.campaign.audit import Writings
 from tests.campaign.marks import Mark
 from tests.campaign.plain import Address, ask
 from tests.campaign.records import Record
@@ -42,6 +43,8 @@ class Evidence:
     """Processes that were still there."""
     complaints: list[str] = field(default_factory=list)
     """What servers and nurseries said on their standard error that they should not have to."""
+    writings: Writings = field(default_factory=Writings)
+    """Where there are several who could write: who did."""
 
 
 async def read_logs(store: SqliteStore | PostgresStore) -> dict[str, list[bytes]]:

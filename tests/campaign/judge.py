@@ -94,6 +94,16 @@ def told(evidence: Evidence) -> Iterator[str]:
             yield f"{session}: {len(lines)} lines are exported: {lines[:1]!r}"
 
 
+def fenced(evidence: Evidence) -> Iterator[str]:
+    """What only a session's owner may write was written by whose it was."""
+    for row in evidence.writings.rows:
+        if row.by != row.owner:
+            told = f"{row.session}: {row.what} up to {row.upto} was written by {row.by}"
+            yield f"{told}, when the session was {row.owner}'s"
+    for piece in evidence.writings.unnoted:
+        yield f"{piece}: nobody is known to have written that"
+
+
 def unfinished(evidence: Evidence) -> Iterator[str]:
     yield from evidence.unfinished
 
@@ -118,6 +128,7 @@ RULES: dict[str, Rule] = {
     "output": judge_runs.output,
     "approvals": judge_runs.approvals,
     "told": told,
+    "by a fenced owner": fenced,
     "unfinished": unfinished,
     "processes left": left,
     "faults": faults,

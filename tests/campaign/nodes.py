@@ -8,7 +8,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from tests.campaign import audit
 from tests.campaign import evidence as look
+from tests.campaign.audit import Writings
 from tests.campaign.breaker import Breaker
 from tests.campaign.campaign import Breaks, Campaign, Settings, UnderTest, Verdict, write_config
 from tests.campaign.cluster import LEASE_S, Cluster
@@ -38,6 +40,14 @@ class NodesCampaign(Campaign):
         )  # fmt: skip
         self.cluster = cluster
         return cluster, Breaker(cluster, self.record, self._new_chance())
+
+    async def run(self) -> Verdict:
+        self.cluster.start_database()
+        await audit.install(self.database.url(), self.cluster.ids)
+        return await super().run()
+
+    async def _writings(self) -> Writings:
+        return await audit.read(self.database.url())
 
     async def _open_store(self) -> PostgresStore:
         return await PostgresStore.open(self.database.url())

@@ -60,6 +60,7 @@ def rows(verdict: Verdict) -> list[tuple[str, object]]:
         ("watchers", f"{len(record.watches)}, connected "
                      f"{sum(watch.connections for watch in record.watches)} times"),
         ("events", sum(map(len, evidence.lines.values()))),
+        ("rows, each with its writer", len(evidence.writings.rows)),
         ("events seen", sum(len(watch.seen) for watch in record.watches)),
         ("took", f"{verdict.took_s:.0f} s"),
     ]  # fmt: skip

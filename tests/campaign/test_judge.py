@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.campaign import stories
+from tests.campaign.audit import Written
 from tests.campaign.evidence import Evidence
 from tests.campaign.judge import RULES, judge
 from tests.campaign.marks import Mark
@@ -70,7 +71,9 @@ def evidence(events: list[dict[str, Any]] | None = None) -> Evidence:
     read = stories.read({SESSION: events})
     told = [{"id": run.id, "outcome": run.outcome} for run in read.runs.values()]
     marks = {"c1": [Mark("run", 1, 5.1), Mark("tool", 1, 8.1), Mark("end", 1, 9.1)]}
-    return Evidence(record, {SESSION: lines}, read, marks, told, {SESSION: lines})
+    found = Evidence(record, {SESSION: lines}, read, marks, told, {SESSION: lines})
+    found.writings.rows.append(Written(SESSION, "chunk", len(lines), "n_a", "n_a"))
+    return found
 
 
 def with_log(change: Callable[[list[dict[str, Any]]], object]) -> Evidence:
@@ -163,6 +166,12 @@ PLANTED: list[tuple[str, str, Planted]] = [
     ("told", "a run is not listed", changed(lambda e: e.told.pop())),
     ("told", "a line is not exported", changed(
         lambda e: e.exported.update({SESSION: e.lines[SESSION][1:]}))),
+    ("by a fenced owner", "another had taken the session", changed(
+        lambda e: e.writings.rows.append(Written(SESSION, "chunk", 12, "n_a", "n_b")))),
+    ("by a fenced owner", "the session was nobody's", changed(
+        lambda e: e.writings.rows.append(Written(SESSION, "chunk", 12, "n_a", None)))),
+    ("by a fenced owner", "a row has no writer", changed(
+        lambda e: e.writings.unnoted.append("s up to 12"))),
     ("unfinished", "a session was never done", changed(lambda e: e.unfinished.append("s: 1"))),
     ("processes left", "a process was left", changed(lambda e: e.left.append("17: sleep"))),
     ("faults", "a server complained of itself", changed(lambda e: e.complaints.append("ERROR"))),

@@ -60,8 +60,8 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
-    def url(self, schema: str = "turnkeeper") -> str:
-        return f"postgresql://{USER}@/postgres?host={self.place}&schema={schema}"
+    def url(self, schema: str = "turnkeeper", user: str = USER) -> str:
+        return f"postgresql://{user}@/postgres?host={self.place}&schema={schema}"
 
     def url_for(self, place: Path) -> str:
         """A schema that belongs to that directory."""

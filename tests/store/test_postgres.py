@@ -16,7 +16,8 @@ from tests.helpers.postgres import Server, new_server, shared_server
 from tests.helpers.shell import event
 from turnkeeper.core import events as e
 from turnkeeper.core import records as r
-from turnkeeper.core.errors import InvalidValue, StoreDown, TurnkeeperError
+from turnkeeper.core.errors import Fenced, InvalidValue, StoreDown, TurnkeeperError
+from turnkeeper.ports import Snapshot
 from turnkeeper.runtime.journal import Faults, append
 from turnkeeper.store.postgres import PostgresStore
 from turnkeeper.store.postgres_faults import Address
@@ -199,6 +200,35 @@ def test_what_a_run_ended_as_stays_when_its_message_is_given_back(tmp_path: Path
             found = await store.runs(r.RunQuery(reason="end_turn"))
             assert [one.id for one in found.items] == ["r_1"]
         finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_kept_of_a_state_waits_for_a_claim_that_is_being_made(tmp_path: Path) -> None:
+    url = shared_server().url_for(tmp_path)
+    address = Address.of(url)
+
+    async def main() -> None:
+        store = await PostgresStore.open(url)
+        settings = {"search_path": address.schema}
+        other = await asyncpg.connect(address.dsn, server_settings=settings)
+        try:
+            epoch = await put(store, created())
+            async with other.transaction():
+                await other.execute("UPDATE logs SET epoch = epoch + 1 WHERE id = 's_1'")
+                saving = asyncio.create_task(store.save("s_1", epoch, Snapshot(1, b"{}")))
+
+                async def waits() -> bool:
+                    held = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                    return bool(held) or saving.done()
+
+                await wait_until(waits)
+            with pytest.raises(Fenced):
+                await saving
+            assert await store.load("s_1") is None
+        finally:
+            await other.close()
             await store.close()
 
     asyncio.run(main())

@@ -65,6 +65,7 @@ INSERT INTO snapshots (log, seq, state)
 SELECT l.n, g.seq, g.state
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS g (id, epoch, seq, state)
 JOIN logs l ON l.id = g.id AND l.epoch = g.epoch
+ORDER BY l.id FOR SHARE OF l
 ON CONFLICT (log) DO UPDATE SET seq = excluded.seq, state = excluded.state
 RETURNING (SELECT id FROM logs WHERE n = log)
 """
