@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import select
 import subprocess
 import sys
@@ -23,7 +24,9 @@ from bench.figures import share
 EVERY_S = 0.1
 PAGE = bytes(4096)
 PAGES = 256
-WORK = 20_000
+WORK, SCATTERED = 20_000, 1_000_000
+"""So many numbers are added up of so many that lie about in memory: this is what a Python program
+does all day, and what it shares with its neighbours on the machine."""
 
 
 @dataclass
@@ -61,7 +64,8 @@ def beside() -> Iterator[Machine]:
 
 def main() -> None:
     """Until standard input ends."""
-    found = Machine()
+    found, numbers = Machine(), list(range(SCATTERED))
+    random.Random(1).shuffle(numbers)
     with tempfile.TemporaryFile() as file:
         file.write(PAGE * PAGES)
         file.flush()
@@ -69,7 +73,8 @@ def main() -> None:
         number, due = 0, time.monotonic() + EVERY_S
         while not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
             woken = time.monotonic()
-            sum(range(WORK))
+            start = number * WORK % SCATTERED
+            sum(numbers[start : start + WORK])
             worked = time.monotonic()
             os.pwrite(file.fileno(), PAGE, number % PAGES * len(PAGE))
             os.fdatasync(file)
