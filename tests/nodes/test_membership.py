@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.conformance.store.kit import batch, created, put
@@ -16,7 +17,7 @@ from turnkeeper.core import commands as c
 from turnkeeper.core.errors import SHUTTING_DOWN, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.ports import Elsewhere, NodeOver
 from turnkeeper.store.postgres import PostgresStore
-from turnkeeper.store.postgres_nodes import PostgresNodes
+from turnkeeper.store.postgres_nodes import TOLD_S, PostgresNodes
 from turnkeeper.store.postgres_others import PostgresOthers
 
 pytestmark = pytest.mark.postgres
@@ -159,6 +160,25 @@ def test_who_leaves_gives_away_what_needs_nobody_now(tmp_path: Path) -> None:
             await b.store.claim("s_2")
             with pytest.raises(Elsewhere):
                 await b.store.claim("s_1")
+
+    asyncio.run(main())
+
+
+def test_who_is_gone_for_a_day_is_told_of_only_while_something_of_theirs_is_unfinished(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with node(tmp_path, "n_a") as a, node(tmp_path, "n_b"), node(tmp_path, "n_c") as c:
+            await put(a.store, created(), unfinished=True)
+            address = a.store.address
+            settings = {"search_path": address.schema}
+            database = await asyncpg.connect(address.dsn, server_settings=settings)
+            try:
+                long_ago = f"clock_timestamp() - make_interval(secs => {TOLD_S + 1})"
+                await database.execute(f"UPDATE nodes SET until = {long_ago} WHERE id <> 'n_c'")
+            finally:
+                await database.close()
+            assert {one.id for one in await c.members.nodes()} == {"n_a", "n_c"}
 
     asyncio.run(main())
 

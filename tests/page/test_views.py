@@ -96,16 +96,22 @@ def test_a_phone_shows_one_thing_at_a_time_and_nothing_is_cut_off(
     house.calm()
 
 
+NOT_TOLD_YET = """() => document.querySelector("dialog").addEventListener(
+    "close", (event) => event.stopImmediatePropagation(), true)"""
+"""A browser tells that a dialog has closed when it finds the time, and keys may be quicker."""
+
+
 def test_the_keys_are_told_and_lead_everywhere(person: Person) -> None:
     page = person.page
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("allow what the agent asks for")
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.evaluate(NOT_TOLD_YET)
+    page.keyboard.press("Escape")  # and the next key counts
     for keys, where in (("gi", "inbox"), ("go", "overview"), ("c", "new"), ("gs", "")):
         for key in keys:
             page.keyboard.press(key)
         expect(page).to_have_url(f"{person.url}/#/{where}")
+        expect(page.get_by_role("dialog")).to_have_count(0)
         expect(page.locator("main")).to_be_focused()
     page.keyboard.press("/")
     expect(page.get_by_label("Search sessions")).to_be_focused()

@@ -108,6 +108,12 @@ function AskToken() {
   );
 }
 
+/** As it is now: that something was closed is told a moment later, and the next key may be quicker. */
+function isBehindModal(): boolean {
+  const modal = document.querySelector<HTMLDialogElement>("dialog.modal");
+  return modal?.open ?? (isPaletteOpen.value || isHelpOpen.value);
+}
+
 let before = "";
 
 function onKey(event: KeyboardEvent): void {
@@ -117,7 +123,7 @@ function onKey(event: KeyboardEvent): void {
     return;
   }
   const target = event.target as HTMLElement | null;
-  if (isPaletteOpen.value || isHelpOpen.value || target?.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isBehindModal() || target?.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
   const chord = before === "g" ? `g ${event.key}` : event.key;
   before = event.key;
   const where = { "g s": to.home, "g i": to.inbox, "g o": to.overview, c: to.fresh }[chord];

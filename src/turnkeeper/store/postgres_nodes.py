@@ -20,6 +20,10 @@ from turnkeeper.store.postgres_text import kept, kept_all, told, told_all
 COUNT_S, SLACK = 1.0, 4
 """So often it is counted what nodes have to do; who has so much more than another gives away."""
 
+TOLD_S = 86_400.0
+"""So long a node that is gone and has nothing left to do is still told of. (What is known of its
+name stays: whoever comes by that name again must not be taken for the one that was.)"""
+
 _JOIN = """
 INSERT INTO nodes (id, incarnation, url, agents, until)
 VALUES ($1, 1, $2, $3, clock_timestamp() + make_interval(secs => $4))
@@ -58,7 +62,9 @@ _NODES = """
 SELECT nodes.id, url, agents, extract(epoch FROM since)::float8,
     extract(epoch FROM until - clock_timestamp())::float8, draining,
     count(l.n), count(l.n) FILTER (WHERE l.unfinished)
-FROM nodes LEFT JOIN logs l ON l.owner = nodes.id GROUP BY nodes.id ORDER BY since, nodes.id
+FROM nodes LEFT JOIN logs l ON l.owner = nodes.id GROUP BY nodes.id
+HAVING until > clock_timestamp() - make_interval(secs => $1) OR bool_or(l.unfinished)
+ORDER BY since, nodes.id
 """
 
 
@@ -128,7 +134,7 @@ class PostgresNodes:
                 id=row[0], url=row[1], agents=tuple(told_all(row[2])), since=row[3],
                 left_s=row[4], draining=row[5], sessions=row[6], unfinished=row[7],
             )
-            for row in await self._rest.fetch(_NODES)
+            for row in await self._rest.fetch(_NODES, TOLD_S)
         ]  # fmt: skip
 
     async def close(self) -> None:
