@@ -43,7 +43,7 @@ log = logging.getLogger("turnkeeper.sessions")
 
 WHERE_MAX = 100_000
 OVER = "this node's time is over; ask again"
-AT_ONCE = 32
+AT_ONCE = 256
 """So many sessions are read at once when a server starts: the store commits them together."""
 
 LOADING_S = 5.0
