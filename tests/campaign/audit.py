@@ -13,6 +13,7 @@ from typing import NamedTuple
 import asyncpg
 
 from turnkeeper.store.postgres import PostgresStore
+from turnkeeper.store.postgres_faults import Address
 
 SETTINGS = {"track_commit_timestamp": "on"}
 """What the database needs for it."""
@@ -25,20 +26,6 @@ CREATE TABLE audit.written (
 );
 CREATE TABLE audit.owned (log bigint, owner text, tx xid8 DEFAULT pg_current_xact_id());
 
-CREATE FUNCTION audit.note_chunk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO audit.written (what, log, upto) VALUES ('chunk', NEW.log, NEW.last);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER audited AFTER INSERT OR UPDATE ON turnkeeper.chunks
-    FOR EACH ROW EXECUTE FUNCTION audit.note_chunk();
-
-CREATE FUNCTION audit.note_snapshot() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO audit.written (what, log, upto) VALUES ('snapshot', NEW.log, NEW.seq);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER audited AFTER INSERT OR UPDATE ON turnkeeper.snapshots
-    FOR EACH ROW EXECUTE FUNCTION audit.note_snapshot();
-
 CREATE FUNCTION audit.note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO audit.owned (log, owner) VALUES (NEW.n, NEW.owner);
     RETURN NULL;
@@ -46,6 +33,17 @@ END $$;
 CREATE TRIGGER audited AFTER INSERT OR UPDATE OF owner, epoch ON turnkeeper.logs
     FOR EACH ROW EXECUTE FUNCTION audit.note_owner();
 """
+
+_ROWS = """
+CREATE FUNCTION audit.note_{what}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO audit.written (what, log, upto) VALUES ('{what}', NEW.log, NEW.{upto});
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audited AFTER INSERT OR UPDATE ON turnkeeper.{what}s
+    FOR EACH ROW EXECUTE FUNCTION audit.note_{what}();
+"""
+NOTED = {"chunk": "last", "snapshot": "seq"}
+"""What only a session's owner may write; and how far into its log each row goes."""
 
 _WRITTEN = """
 WITH owned AS MATERIALIZED (
@@ -89,23 +87,21 @@ class Writings:
 async def install(url: str, nodes: Iterable[str]) -> None:
     """From now on; each node logs in under its name."""
     await (await PostgresStore.open(url)).close()
-    database = await _connected(url)
+    database = await asyncpg.connect(Address.of(url).dsn)
     try:
         for node in nodes:
             await database.execute(f'CREATE ROLE "{node}" SUPERUSER LOGIN')
         await database.execute(_INSTALL)
+        for what, upto in NOTED.items():
+            await database.execute(_ROWS.format(what=what, upto=upto))
     finally:
         await database.close()
 
 
 async def read(url: str) -> Writings:
-    database = await _connected(url)
+    database = await asyncpg.connect(Address.of(url).dsn)
     try:
         rows = [Written(*row) for row in await database.fetch(_WRITTEN)]
         return Writings(rows, [row[0] for row in await database.fetch(_UNNOTED)])
     finally:
         await database.close()
-
-
-async def _connected(url: str) -> asyncpg.Connection:
-    return await asyncpg.connect(url.partition("&schema=")[0])

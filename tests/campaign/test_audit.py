@@ -11,6 +11,7 @@ import pytest
 from tests.campaign import audit
 from tests.campaign.audit import Written
 from tests.helpers.postgres import Server, new_server
+from turnkeeper.store.postgres_faults import Address
 
 pytestmark = pytest.mark.postgres
 
@@ -34,10 +35,7 @@ def server() -> Iterator[Server]:
 
 async def written(server: Server) -> audit.Writings:
     await audit.install(server.url(), ["n_a", "n_b"])
-    a, b = [
-        await asyncpg.connect(server.url(user=name).partition("&schema=")[0])
-        for name in ("n_a", "n_b")
-    ]
+    a, b = [await asyncpg.connect(Address.of(server.url(user=name)).dsn) for name in ("n_a", "n_b")]
     await a.execute(CLAIM, "n_a")
     await a.execute(CHUNK, 1)
     await b.execute(CHUNK, 2)

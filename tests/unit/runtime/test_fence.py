@@ -159,16 +159,20 @@ class Flaky:
         self.is_back.set()
 
 
+async def done_until_back(at: Any) -> list[str]:
+    """What a node does there until it has what is its own again."""
+    doings = Doings(at.fence, at.take_up, lambda left_s: None, at)
+    member = Member(at, at, doings, ["demo"], 10.0)
+    await member.join()
+    member.start()
+    await at.is_back.wait()
+    await member.close()
+    return list(at.done)
+
+
 def test_a_node_that_is_back_takes_up_what_is_its_own_as_soon_as_the_store_lets_it() -> None:
     async def main() -> None:
-        at: Any = Flaky()
-        doings = Doings(at.fence, at.take_up, lambda left_s: None, at)
-        member = Member(at, at, doings, ["demo"], 10.0)
-        await member.join()
-        member.start()
-        await at.is_back.wait()
-        await member.close()
-        assert at.done == ["join", "fence", "join", "take up", "take up"]
+        assert await done_until_back(Flaky()) == ["join", "fence", "join", "take up", "take up"]
 
     run(main())
 
@@ -191,13 +195,6 @@ class Late(Flaky):
 
 def test_a_renewal_that_comes_too_late_brings_nothing_back_before_the_node_has_joined() -> None:
     async def main() -> None:
-        at: Any = Late()
-        doings = Doings(at.fence, at.take_up, lambda left_s: None, at)
-        member = Member(at, at, doings, ["demo"], 10.0)
-        await member.join()
-        member.start()
-        await at.is_back.wait()
-        await member.close()
-        assert at.done == ["join", "fence", "join", "take up"]
+        assert await done_until_back(Late()) == ["join", "fence", "join", "take up"]
 
     run(main())
