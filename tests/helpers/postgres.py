@@ -14,8 +14,12 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
+
+from turnkeeper.store.postgres_faults import Address
 
 START_S = 60.0
 USER = "turnkeeper"
@@ -134,6 +138,20 @@ def new_server() -> Server:
     if found is None:
         pytest.skip("there is no PostgreSQL: scripts/debian-tools pg_ctlcluster:postgresql")
     return Server(found)
+
+
+async def connected(address: Address) -> Any:
+    """A connection of a test's own to what a store uses. It may write where the store may not."""
+    settings = {"search_path": address.schema, "default_transaction_read_only": "off"}
+    return await asyncpg.connect(address.dsn, server_settings=settings)
+
+
+async def run_sql(address: Address, sql: str) -> None:
+    connection = await connected(address)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
 
 
 _shared: list[Server] = []

@@ -12,10 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
 from tests.cli.house import House, wait_until
-from tests.helpers.postgres import shared_server
+from tests.helpers.postgres import run_sql, shared_server
 from tests.nodes import asking
 from tests.nodes.test_servers import LONG_S, Cluster
 from tests.process.children.scene import log_of
@@ -100,17 +98,7 @@ class Machines:
 
     def execute(self, statement: str) -> None:
         """On the database, behind everybody's back."""
-        address = Address.of(self.cluster.url)
-
-        async def do() -> None:
-            settings = {"search_path": address.schema}
-            connection = await asyncpg.connect(address.dsn, server_settings=settings)
-            try:
-                await connection.execute(statement)
-            finally:
-                await connection.close()
-
-        asyncio.run(do())
+        asyncio.run(run_sql(Address.of(self.cluster.url), statement))
 
 
 def events(there: House) -> list[Any]:

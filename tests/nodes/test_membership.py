@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from tests.conformance.store.kit import batch, created, put
-from tests.helpers.postgres import shared_server
+from tests.helpers.postgres import run_sql, shared_server
 from tests.helpers.shell import event
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import SHUTTING_DOWN, Fenced, StoreDown, TurnkeeperError
@@ -170,14 +169,9 @@ def test_who_is_gone_for_a_day_is_told_of_only_while_something_of_theirs_is_unfi
     async def main() -> None:
         async with node(tmp_path, "n_a") as a, node(tmp_path, "n_b"), node(tmp_path, "n_c") as c:
             await put(a.store, created(), unfinished=True)
-            address = a.store.address
-            settings = {"search_path": address.schema}
-            database = await asyncpg.connect(address.dsn, server_settings=settings)
-            try:
-                long_ago = f"clock_timestamp() - make_interval(secs => {TOLD_S + 1})"
-                await database.execute(f"UPDATE nodes SET until = {long_ago} WHERE id <> 'n_c'")
-            finally:
-                await database.close()
+            long_ago = f"clock_timestamp() - make_interval(secs => {TOLD_S + 1})"
+            sql = f"UPDATE nodes SET until = {long_ago} WHERE id <> 'n_c'"
+            await run_sql(a.store.address, sql)
             assert {one.id for one in await c.members.nodes()} == {"n_a", "n_c"}
 
     asyncio.run(main())

@@ -8,11 +8,10 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from tests.conformance.store.kit import accepted, batch, created, ended, put, seqs
-from tests.helpers.postgres import Server, new_server, shared_server
+from tests.helpers.postgres import Server, connected, new_server, run_sql, shared_server
 from tests.helpers.shell import event
 from turnkeeper.core import events as e
 from turnkeeper.core import records as r
@@ -37,15 +36,6 @@ def own() -> Iterator[Server]:
         yield server
     finally:
         server.close()
-
-
-async def run_sql(address: Address, sql: str) -> None:
-    settings = {"search_path": address.schema, "default_transaction_read_only": "off"}
-    connection = await asyncpg.connect(address.dsn, server_settings=settings)
-    try:
-        await connection.execute(sql)
-    finally:
-        await connection.close()
 
 
 async def wait_until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -211,8 +201,7 @@ def test_what_is_kept_of_a_state_waits_for_a_claim_that_is_being_made(tmp_path: 
 
     async def main() -> None:
         store = await PostgresStore.open(url)
-        settings = {"search_path": address.schema}
-        other = await asyncpg.connect(address.dsn, server_settings=settings)
+        other = await connected(address)
         try:
             epoch = await put(store, created())
             async with other.transaction():
