@@ -1,8 +1,9 @@
 """What a socket's subscriptions have to tell: a page of each, in turn, by one task.
 
-Decides in which order subscriptions go out. It must not know what events mean, nor how they are
-sent. Invariant: each subscription gets every event after its cursor once and in order; they take
-turns; however many wait, a peer that does not read is given one page and no more.
+Decides in which order subscriptions go out, and what of them goes out together. It must not know
+what events mean, nor how they are sent. Invariant: each subscription gets every event after its
+cursor once and in order; they take turns; however many wait, a peer that does not read is given one
+page and no more.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from turnkeeper.core.errors import TurnkeeperError
 from turnkeeper.gateway.answers import mistake
 from turnkeeper.gateway.asked import Gone
-from turnkeeper.gateway.reader import Reader, parts
+from turnkeeper.gateway.reader import PART_BYTES, Reader, parts
 
 log = logging.getLogger("turnkeeper.gateway")
 
@@ -28,7 +30,7 @@ who wait must get into each."""
 class Peer(Protocol):
     """Who is told."""
 
-    async def say(self, data: bytes) -> None: ...
+    async def say_all(self, texts: Sequence[bytes]) -> None: ...
 
     async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None: ...
 
@@ -68,22 +70,26 @@ class Subscription:
         self._over = True
         self._reader.close()
 
-    async def tell(self, peer: Peer) -> None:
-        """One page, if there is one."""
-        reader, head = self._reader, self._head
-        lines = reader.lines_at_hand()
+    def at_hand(self) -> list[bytes]:
+        """A page of it, as messages, if nothing has to be waited for; or none."""
+        lines = self._reader.lines_at_hand()
+        return self._messages(lines) if lines else []
+
+    async def next(self) -> list[bytes]:
+        """A page of it, if there is one."""
+        reader = self._reader
+        if self.is_over() or not reader.has_more:
+            return []
+        lines = await reader.next_lines()
         if not lines:
-            if self.is_over() or not reader.has_more:
-                return
-            lines = await reader.next_lines()
-            if not lines:
-                self.end()
-        for part in parts(lines):
-            if self.is_over():
-                return
-            await peer.say(head + b",".join(part) + b"]}")
-        if reader.has_more:
+            self.end()
+            return []
+        return self._messages(lines)
+
+    def _messages(self, lines: Sequence[bytes]) -> list[bytes]:
+        if self._reader.has_more:
             self.wake()
+        return [self._head + b",".join(part) + b"]}" for part in parts(lines)]
 
 
 class Feed:
@@ -114,17 +120,36 @@ class Feed:
             while True:
                 self._more.clear()
                 while self._due:
-                    subscription = self._due.popleft()
-                    subscription.is_due = False
-                    await self._tell(subscription)
-                    told += 1
-                    if told % AT_ONCE == 0:
+                    told += await self._tell_some()
+                    if told >= AT_ONCE:
+                        told = 0
                         await asyncio.sleep(0)
                 await self._more.wait()
 
-    async def _tell(self, subscription: Subscription) -> None:
+    async def _tell_some(self) -> int:
+        """A page each of so many as go out in one piece; how many that were. Whoever has more than
+        that, or has to be waited for, goes out alone."""
+        texts, size, number = list[bytes](), 0, 0
+        while self._due and size < PART_BYTES and number < AT_ONCE:
+            number += 1
+            subscription = self._due.popleft()
+            subscription.is_due = False
+            found = subscription.at_hand()
+            if len(found) != 1:
+                await self._peer.say_all(texts)
+                await self._tell(subscription, found)
+                return number
+            texts += found
+            size += len(found[0])
+        await self._peer.say_all(texts)
+        return number
+
+    async def _tell(self, subscription: Subscription, found: Sequence[bytes]) -> None:
         try:
-            await subscription.tell(self._peer)
+            for text in found or await subscription.next():
+                if subscription.is_over():
+                    return
+                await self._peer.say_all([text])
         except Gone:
             raise
         except TurnkeeperError as refused:

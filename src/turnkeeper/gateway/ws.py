@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, assert_never
 from weakref import WeakValueDictionary
@@ -84,10 +85,16 @@ class Socket:
 
     async def say(self, data: bytes) -> None:
         """One message out, when the peer has taken enough of those before it. Raises `Gone`."""
+        await self.say_all((data,))
+
+    async def say_all(self, texts: Sequence[bytes]) -> None:
+        """The same with several at once."""
         if self._over:
             raise Gone
+        if not texts:
+            return
         try:
-            await self._send({"type": "websocket.send", "text": data.decode()})
+            await self._send({"type": "websocket.send", "texts": texts})
         except OSError:
             self._over = True
             raise Gone from None
