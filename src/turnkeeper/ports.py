@@ -209,9 +209,6 @@ class EventStore(Protocol):
         event does not follow the log's last, or a run would end twice. Who appends to a session
         again waits for the append before: of several at once, any may come first."""
 
-    def hurry(self) -> None:
-        """Somebody waits for an append that was asked for: it is not kept for others to join it."""
-
     async def read(self, session: str, after: int, limit: int) -> list[Event]:
         """The events after `after`, at most `limit` of them: fewer where they are large, but one at
         least if there is one."""

@@ -188,6 +188,9 @@ AgentSignal = (
 OUTPUT = (Text, Thinking, ToolStarted, ToolProgress, ToolEnded)
 """Progress: what proves that the model or a tool is getting on."""
 
+WORDS = frozenset({Text, Thinking})
+"""What there is most of, and nothing changes by."""
+
 BOUNDARY = (Finished, Failed, Aborted)
 """The agent's own word that a turn is over."""
 

@@ -165,8 +165,9 @@ class WebSocket(WebSocketsSansIOProtocol):
         if self._refused:  # nobody is told twice
             return
         if "texts" in message:
-            return await self._send_all(message["texts"])
-        await super().send(message)
+            await self._send_all(message["texts"])
+        else:
+            await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # by a refusal, which is no mistake of ours
 

@@ -19,12 +19,14 @@ from turnkeeper.core.errors import INTERNAL, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.core.events import Event, RunEnded, RunStarted, encode_all
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
-from turnkeeper.core.signals import Broken, Exited, Gone, Group
+from turnkeeper.core.signals import WORDS, Broken, Exited, Gone, Group
 from turnkeeper.core.step import Step
 from turnkeeper.ports import Batch
 from turnkeeper.runtime import journal
+from turnkeeper.runtime.bell import Begun, Bell
 from turnkeeper.runtime.inbox import Ask, Inbox
 from turnkeeper.runtime.journal import PAUSE_MAX_S, PAUSE_S
+from turnkeeper.runtime.rhythm import with_others
 from turnkeeper.runtime.snapshots import Snapshots
 from turnkeeper.runtime.supervisor import Supervisor
 from turnkeeper.runtime.surroundings import Closed, Surroundings
@@ -70,7 +72,7 @@ class SessionActor:
         self._guard: asyncio.TimerHandle | None = None
         self._answering: Sequence[Ask] = ()
         self._idle: asyncio.Future[None] | None = None
-        self._wake: asyncio.Future[None] | None = None
+        self._bell = Bell()
         self._timer: asyncio.TimerHandle | None = None
         self._fired_out = False
         self._ran = machine.state.active
@@ -95,7 +97,10 @@ class SessionActor:
         if inbox.signals >= PAUSE_AT and not self._paused:
             self._paused = True
             self._supervisor.pause()
-        self._ring()
+        if WORDS.issuperset(map(type, group.signals)):
+            self._around.rhythm.ring(self._bell.ring)
+        else:
+            self._bell.ring()
 
     async def ask(self, command: c.Command) -> c.Reply:
         """The answer, once what it speaks of is stored; or the refusal, raised."""
@@ -105,9 +110,7 @@ class SessionActor:
             raise StoreDown(self._faults.last)
         answer: asyncio.Future[c.Reply] = self._loop.create_future()
         self._inbox.asks.append(Ask(command, answer))
-        if self._storing:
-            self._around.store.hurry()
-        self._ring()
+        self._bell.begin(self._look)
         return await answer
 
     async def wait_ended(self, run: str) -> Outcome:
@@ -184,18 +187,23 @@ class SessionActor:
             self._unsettled = False
             self._waiters.settled(self.machine.state)
             while True:
-                if self._inbox.groups or self._inbox.asks:
-                    await asyncio.sleep(0)
-                else:
-                    self._wake = self._loop.create_future()
-                    await self._wake
-                await self._look()
+                await (await self._reason() or self._look())
         except Fenced as fenced:
             log.warning("%s", fenced)
             self._give_in(fenced=True)
         except Exception:
             log.exception("session %s cannot go on; it is read again", self._id)
             self._give_in(fenced=False)
+
+    async def _reason(self) -> Begun[None] | None:
+        """Until there is one to look. Whoever asks something has begun to: they wait for it."""
+        if self._inbox.asks:
+            return None
+        rung = self._bell.listen()
+        if self._inbox.groups:
+            self._around.rhythm.ring(self._bell.ring)
+            await asyncio.sleep(0)  # others have their turn, however much is heard
+        return await rung
 
     async def _look(self) -> None:
         """One look at the world. Before a clock or a stop counts, what is readable is read; a mere
@@ -227,6 +235,7 @@ class SessionActor:
     async def _rescue(self, fault: Exception, asks: Sequence[Ask]) -> None:
         """A mistake of ours must not cost the session: back to the log, and this run ends."""
         log.error("session %s is read again from its log", self._id, exc_info=fault)
+        await asyncio.sleep(0)  # from here on in our own task, whoever began this
         self._rescues += 1
         if self._rescues > RESCUES_MAX:
             raise fault
@@ -290,7 +299,7 @@ class SessionActor:
     async def _append(self, events: list[Event], lines: list[bytes]) -> None:
         self._storing, self._storing_since = events, self._loop.time()
         if self._guard is None:
-            due = _with_others(self._storing_since + OUTAGE_S, self._storing_since)
+            due = with_others(self._storing_since + OUTAGE_S, self._storing_since)
             self._guard = self._loop.call_at(due, self._watch_store)
         batch = Batch(self._id, self._epoch, events, self.machine.state.unfinished, lines)
         await journal.append(self._around.store, batch, self._faults)
@@ -345,11 +354,6 @@ class SessionActor:
     def _id(self) -> str:
         return self.machine.state.id
 
-    def _ring(self) -> None:
-        wake = self._wake
-        if wake is not None and not wake.done():
-            wake.set_result(None)
-
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""
         if not self.machine.is_nearer() and not self._fired_out:
@@ -362,7 +366,7 @@ class SessionActor:
             self._timer.cancel()
             self._timer = None
         if due < math.inf:
-            self._timer = self._loop.call_at(_with_others(due, self._loop.time()), self._fired)
+            self._timer = self._loop.call_at(with_others(due, self._loop.time()), self._fired)
 
     def _fired(self) -> None:
         self._timer = None
@@ -371,7 +375,7 @@ class SessionActor:
             self._arm()
             return
         self._inbox.asks.append(Ask(c.Check()))
-        self._ring()
+        self._bell.ring()
 
     def _give_in(self, *, fenced: bool) -> None:
         """Not ours any more, or not to be mended here: nobody may wait for us."""
@@ -392,9 +396,3 @@ class SessionActor:
         for ask in asks:
             ask.settle(told)
         self._waiters.fail(told)
-
-
-def _with_others(due: float, now: float) -> float:
-    """When to look at a clock: not late, but early together with others. Most find nothing due."""
-    at = float(math.floor(due))
-    return at if at > now + 1.0 else due

@@ -35,6 +35,7 @@ from turnkeeper.runtime.errands import Errand, persist
 from turnkeeper.runtime.fanout import Fanout
 from turnkeeper.runtime.ground import Ports as Ports
 from turnkeeper.runtime.placing import Patience, agent_of, ask_there
+from turnkeeper.runtime.rhythm import Rhythm
 from turnkeeper.runtime.snapshots import read_state
 from turnkeeper.runtime.surroundings import ChildEffect, Closed, Surroundings
 from turnkeeper.runtime.waiters import wait_in_log
@@ -55,7 +56,7 @@ class Sessions:
 
     def __init__(self, ports: Ports, fanout: Fanout, post: Callable[[ChildEffect], None]) -> None:
         self._ports = ports
-        self._fanout = fanout
+        self._fanout, self._rhythm = fanout, Rhythm()
         self._post = post
         self._carrying = Carrying(ports.store, ports.transcripts, carries=ports.carries)
         self._actors: dict[str, asyncio.Task[SessionActor]] = {}
@@ -348,7 +349,7 @@ class Sessions:
             machine = await self._read(session, create)
             agent, carrying = self.agent(machine.policy.agent), self._carrying
             around = Surroundings(
-                self._ports.store, self._ports.clock, agent, self._fanout,
+                self._ports.store, self._ports.clock, agent, self._fanout, self._rhythm,
                 lambda: self._read(session, create), self._post, self._let_go,
                 lambda state, event: carrying.ended(agent, state, event),
                 await carrying.bring(agent, machine.state),

@@ -16,12 +16,20 @@ import msgspec
 
 from turnkeeper.core import effects as f
 from turnkeeper.core.limits import Limits
-from turnkeeper.core.signals import AgentSignal, Broken, ContextLost, Gone, Group, Text, Thinking
+from turnkeeper.core.signals import (
+    WORDS,
+    AgentSignal,
+    Broken,
+    ContextLost,
+    Gone,
+    Group,
+    Text,
+    Thinking,
+)
 from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Link, Opening, Sink
 
 REPORTABLE = frozenset(get_args(AgentSignal))
-_WORDS = frozenset({Text, Thinking})
 
 log = logging.getLogger("turnkeeper.supervisor")
 
@@ -140,7 +148,7 @@ class Supervisor:
 
 def _are_words(signals: Sequence[AgentSignal]) -> bool:
     """Nothing but words, all of which can be stored: what there is most of, looked at together."""
-    if not _WORDS.issuperset(map(type, signals)):
+    if not WORDS.issuperset(map(type, signals)):
         return False
     try:
         "".join([word.text for word in cast("Sequence[Text]", signals)]).encode()

@@ -16,6 +16,7 @@ from turnkeeper.core.session import Machine
 from turnkeeper.core.state import Session
 from turnkeeper.ports import Agent, Clock, EventStore, Observer
 from turnkeeper.runtime.fanout import Fanout
+from turnkeeper.runtime.rhythm import Rhythm
 from turnkeeper.runtime.snapshots import SNAPSHOT_EVERY
 
 ChildEffect = f.StopChild | f.TellParent | f.AskChild
@@ -29,6 +30,7 @@ class Surroundings:
     clock: Clock
     agent: Agent
     fanout: Fanout
+    rhythm: Rhythm
     reload: Callable[[], Awaitable[Machine]]
     post: Callable[[ChildEffect], None]
     closed: Callable[[str, bool], None]

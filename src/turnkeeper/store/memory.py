@@ -32,9 +32,6 @@ class MemoryStore:
     async def append(self, batch: Batch) -> None:
         self.put(batch)
 
-    def hurry(self) -> None:
-        """Nothing is ever kept back."""
-
     def put(self, batch: Batch) -> None:
         """The append itself, at once."""
         session = batch.session

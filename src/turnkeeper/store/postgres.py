@@ -104,9 +104,6 @@ class PostgresStore:
         if self.grown is not None and batch.events:
             self.grown(batch.session, batch.events[-1].seq)
 
-    def hurry(self) -> None:
-        """Nothing is kept for others to join it."""
-
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))
 

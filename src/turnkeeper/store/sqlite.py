@@ -26,9 +26,6 @@ from turnkeeper.store.sqlite_schema import connect, open_database
 from turnkeeper.store.sqlite_writer import Probe, Settle, Work, Writer
 from turnkeeper.store.work import Claim, Save
 
-GATHER_S = 0.012
-"""Groups of several appends follow each other by so much: then a commit serves more of them."""
-
 PROBE_S = 1.0
 """So often a store that cannot be written is tried, if nobody else does."""
 
@@ -70,7 +67,7 @@ class SqliteStore:
         self._probe: asyncio.TimerHandle | None = None
         self._probing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._writes = Lane[Work]("writer", self._make_writer, GATHER_S)
+        self._writes = Lane[Work]("writer", self._make_writer)
         self._reads = Lane[Ask]("reader", lambda: Reader(_connected(path), path))
         self._sweeps = Lane[None]("sweeper", lambda: Sweeper(_connected(path)))
 
@@ -106,9 +103,6 @@ class SqliteStore:
 
     async def append(self, batch: Batch) -> None:
         await self._write(batch, urgent=not _WORDS.issuperset(map(_fact, batch.events)))
-
-    def hurry(self) -> None:
-        self._writes.hurry()
 
     async def save(self, session: str, epoch: int, snapshot: Snapshot) -> None:
         await self._write(Save(session, epoch, snapshot))

@@ -1,9 +1,8 @@
 """A lane: one thread that works for the event loop, on what only it may touch.
 
-Decides when the thread is woken, and that what came meanwhile goes to it together. It must not know
-what the work is. Invariant: there is one hop to the thread and one back for a whole group, and no
-lock in between; whatever happens, each piece of work gets its answer once; nothing waits for a
-thread that is gone.
+Decides when the thread is woken, and that what came meanwhile is done together. It must not know
+what the work is. Invariant: there is one hop back for a whole group, and no lock in between;
+whatever happens, each piece of work gets its answer once; nothing waits for a thread that is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from turnkeeper.core.errors import StoreDown
+from turnkeeper.store.prompt import Prompt
 
 CLOSING_S = 30.0
 """So long a thread is waited for that has still to store what it was given."""
@@ -35,27 +35,18 @@ class Worker(Protocol[_In]):
 
 
 class Lane(Generic[_Work]):
-    """Used from one event loop. With `gather_s`, groups of several follow each other by at least
-    that time: then more of them come together, and each costs less. What is urgent does not wait
-    for that, and leaves those behind whose time has not come. Where it meets them it goes before
-    them, and is answered a turn of the loop earlier: whoever waits for it is not kept by what they
-    make of their answers."""
+    """Used from one event loop. What is put in one turn of it goes to the thread together, and so
+    does all that the thread finds waiting. What is urgent goes there at once, before all that is
+    not; and whoever waits for it goes on as soon as the answer is there, not kept by what others
+    make of theirs."""
 
-    def __init__(self, name: str, make: Callable[[], Worker[_Work]], gather_s: float = 0.0) -> None:
+    def __init__(self, name: str, make: Callable[[], Worker[_Work]]) -> None:
         self._loop = asyncio.get_running_loop()
         self._make = make
-        self._gather_s = gather_s
-        self._inbox: SimpleQueue[tuple[_Group[_Work], int] | None] = SimpleQueue()
-        self._urgent: _Group[_Work] = []
+        self._inbox: SimpleQueue[tuple[_Group[_Work], bool] | None] = SimpleQueue()
+        """Groups, and whether they are urgent."""
         self._waiting: _Group[_Work] = []
-        self._busy = True
         self._closed = False
-        self._hurried = False
-        self._crowded = False
-        """More than one came together the last time: there will be more."""
-        self._handed_at = 0.0
-        """When that was."""
-        self._gathering: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[Any] = self._loop.create_future()
         self._ended: asyncio.Future[Any] = self._loop.create_future()
         self._thread = threading.Thread(target=self._work, name=f"turnkeeper-{name}", daemon=True)
@@ -75,65 +66,36 @@ class Lane(Generic[_Work]):
         """Its answer to be. Who no longer waits for it does not stop it."""
         if self._closed:
             raise StoreDown("the store is closed")
-        future: asyncio.Future[Any] = self._loop.create_future()
-        (self._urgent if urgent else self._waiting).append((work, future))
-        if not self._busy:
-            self._busy = True
-            if urgent:
-                self._hand_over()
-            else:
+        future: asyncio.Future[Any]
+        if urgent:
+            future = Prompt(loop=self._loop)
+            self._inbox.put(([(work, future)], True))
+        else:
+            future = self._loop.create_future()
+            if not self._waiting:
                 self._loop.call_soon(self._hand_over)
-        elif urgent and self._gathering is not None:
-            self._hand_over()
+            self._waiting.append((work, future))
         return future
-
-    def hurry(self) -> None:
-        """What waits is not kept for more to come."""
-        self._hurried = True
-        if self._gathering is not None:
-            self._hand_over()
 
     async def close(self) -> None:
         """What was put is still done. A second time changes nothing."""
         if not self._closed:
             self._closed = True
-            if not self._busy or self._gathering is not None:
-                self._busy = True
-                self._hand_over()
+            self._hand_over()
+            self._inbox.put(None)
         if self._thread.ident is not None:
             await asyncio.wait([self._ended], timeout=CLOSING_S)
 
     def _hand_over(self) -> None:
-        """What waits, at once. `_busy` from the first that waits until none does."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
-        urgent, self._urgent = self._urgent, []
-        if urgent and self._gathers_s() > 0:
-            self._inbox.put((urgent, len(urgent)))
-        elif urgent or self._waiting:
-            group = urgent + self._waiting
-            self._crowded, self._hurried = len(group) > 1, False
-            self._waiting = []
-            self._handed_at = self._loop.time()
-            self._inbox.put((group, len(urgent)))
-        elif self._closed:
-            self._inbox.put(None)
-        else:
-            self._busy = self._hurried = False
-
-    def _gathers_s(self) -> float:
-        """How long those who can wait are still waited for."""
-        if not self._crowded or not self._gather_s or self._closed or self._hurried:
-            return 0.0
-        return self._handed_at + self._gather_s - self._loop.time()
+        if self._waiting:
+            group, self._waiting = self._waiting, []
+            self._inbox.put((group, False))
 
     def _is_open(self, fault: BaseException | None) -> None:
         _answer(self._opened, fault)
         if fault is not None:
             self._closed = True
             _answer(self._ended, None)
-        self._hand_over()
 
     def _deliver(self, group: _Group[_Work], first: int, answers: list[Any]) -> None:
         """The first of them now, the others after what those who wait for these are about to do."""
@@ -142,11 +104,6 @@ class Lane(Generic[_Work]):
             self._loop.call_soon(_tell, group[first:], answers[first:])
         else:
             _tell(group[first:], answers[first:])
-        left_s = 0.0 if self._urgent else self._gathers_s()
-        if left_s > 0:
-            self._gathering = self._loop.call_later(left_s, self._hand_over)
-        else:
-            self._hand_over()
 
     # In the thread ---------------------------------------------------------------------------
 
@@ -157,15 +114,29 @@ class Lane(Generic[_Work]):
             self._post(self._is_open, fault)
             return
         self._post(self._is_open, None)
-        while (given := self._inbox.get()) is not None:
-            group, first = given
-            try:
-                answers = worker.run([work for work, _ in group])
-            except Exception as fault:
-                answers = [fault] * len(group)
-            self._post(self._deliver, group, first, answers)
+        goes_on = True
+        while goes_on:
+            urgent, others, goes_on = self._take()
+            group = urgent + others
+            if group:
+                try:
+                    answers = worker.run([work for work, _ in group])
+                except Exception as fault:
+                    answers = [fault] * len(group)
+                self._post(self._deliver, group, len(urgent), answers)
         worker.close()
         self._post(_answer, self._ended, None)
+
+    def _take(self) -> tuple[_Group[_Work], _Group[_Work], bool]:
+        """All that waits, the urgent apart; and whether there will be more."""
+        urgent: _Group[_Work] = []
+        others: _Group[_Work] = []
+        while (given := self._inbox.get()) is not None:
+            group, is_urgent = given
+            (urgent if is_urgent else others).extend(group)
+            if self._inbox.empty():
+                return urgent, others, True
+        return urgent, others, False
 
     def _post(self, function: Callable[..., None], *given: Any) -> None:
         try:
@@ -176,10 +147,7 @@ class Lane(Generic[_Work]):
 
 def _tell(group: _Group[Any], answers: list[Any]) -> None:
     for (_, future), answer in zip(group, answers, strict=True):
-        if answer is None and not future.done():
-            future.set_result(None)
-        else:
-            _answer(future, answer)
+        _answer(future, answer)
 
 
 def _answer(future: asyncio.Future[Any], answer: Any) -> None:
@@ -187,5 +155,7 @@ def _answer(future: asyncio.Future[Any], answer: Any) -> None:
         return
     if isinstance(answer, BaseException):
         future.set_exception(answer)
+    elif type(future) is Prompt:
+        future.tell(answer)
     else:
         future.set_result(answer)

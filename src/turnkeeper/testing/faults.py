@@ -167,9 +167,6 @@ class StoreHandle:
             await self._server.wait_for_ever()
         await self._store.append(batch, self._server)
 
-    def hurry(self) -> None:
-        self._store.inner.hurry()
-
     async def claim(self, session: str) -> int:
         epoch = await self._reading(lambda: self._store.inner.claim(session))
         self._store.tap.claimed(session)
