@@ -374,6 +374,29 @@ def test_several_events_go_in_one_frame() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("size", [0, 30_000, 64_000, 65_400, 200_000])
+def test_a_frame_may_have_any_size(size: int) -> None:
+    """A frame says in three ways how long it is; and several may go out together."""
+
+    async def scene(home: House) -> None:
+        pens = {name: await Pen(home, name).begin() for name in "abc"}
+        async with home.socket() as ws:
+            for name in pens:
+                await tell(ws, "subscribe", session=name)
+            await tell(ws, "ping", id="short")
+            await hear(ws, "pong")
+            for pen in pens.values():
+                await pen.write(2, "x" * size)
+            seen: dict[str, list[int]] = {name: [] for name in pens}
+            while any(seen[name][-1:] != [pen.head] for name, pen in pens.items()):
+                heard = await hear(ws, "events")
+                seen[heard["session"]] += [event["seq"] for event in heard["events"]]
+                assert heard["events"][-1]["data"].get("text", "x" * size) == "x" * size
+        assert seen == {name: list(range(1, pen.head + 1)) for name, pen in pens.items()}
+
+    play(scene)
+
+
 def test_a_frame_stays_small_where_events_are_large() -> None:
     async def scene(home: House) -> None:
         pen = await Pen(home, "a").begin()

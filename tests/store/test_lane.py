@@ -18,10 +18,11 @@ class Echo:
 
     def __init__(self) -> None:
         self.groups: list[list[Any]] = []
-        self.may = threading.Event()
+        self.begun, self.may = threading.Event(), threading.Event()
         self.closed = False
 
     def run(self, group: Sequence[Any]) -> list[Any]:
+        self.begun.set()
         assert self.may.wait(30)
         self.groups.append(list(group))
         if "fault" in group:
@@ -32,11 +33,11 @@ class Echo:
         self.closed = True
 
 
-def play(test: Callable[[Lane[Any], Echo], Coroutine[Any, Any, None]], gather_s: float = 0) -> Echo:
+def play(test: Callable[[Lane[Any], Echo], Coroutine[Any, Any, None]]) -> Echo:
     echo = Echo()
 
     async def main() -> None:
-        lane = Lane[Any]("test", lambda: echo, gather_s)
+        lane = Lane[Any]("test", lambda: echo)
         await lane.open()
         async with asyncio.timeout(30):
             await test(lane, echo)
@@ -58,88 +59,56 @@ def test_what_is_asked_at_once_goes_over_together() -> None:
 def test_what_is_asked_while_the_thread_works_is_the_next_group() -> None:
     async def test(lane: Lane[Any], echo: Echo) -> None:
         first = lane.put(0)
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.to_thread(echo.begun.wait), 30)
         rest = [lane.put(n) for n in range(1, 50)]
-        await asyncio.sleep(0.01)
         echo.may.set()
         assert await asyncio.gather(first, *rest) == list(range(50))
 
     assert play(test).groups == [[0], list(range(1, 50))]
 
 
-def test_several_gather_for_a_moment_and_one_alone_does_not_wait() -> None:
-    async def test(lane: Lane[Any], echo: Echo) -> None:
-        echo.may.set()
-        loop = asyncio.get_running_loop()
-        await lane.put(0)
-        await lane.put(1)
-        began = loop.time()
-        await asyncio.gather(lane.put(2), lane.put(3))
-        later = [lane.put(4)]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        later.append(lane.put(5))
-        await asyncio.gather(*later)
-        assert loop.time() - began >= 0.45
-
-    assert play(test, gather_s=0.5).groups == [[0], [1], [2, 3], [4, 5]]
-
-
-def test_what_is_urgent_does_not_wait_for_others_nor_with_them() -> None:
-    async def test(lane: Lane[Any], echo: Echo) -> None:
-        echo.may.set()
-        await asyncio.gather(lane.put(1), lane.put(2))
-        waits = lane.put(3)
-        await asyncio.sleep(0)
-        assert await lane.put(4, urgent=True) == 4
-        assert await lane.put(5, urgent=True) == 5
-        assert not waits.done()
-        lane.hurry()
-        assert await waits == 3
-
-    assert play(test, gather_s=1000).groups == [[1, 2], [4], [5], [3]]
-
-
-def test_what_is_urgent_takes_those_along_whose_time_has_come() -> None:
-    async def test(lane: Lane[Any], echo: Echo) -> None:
-        works = asyncio.gather(lane.put(1), lane.put(2))
-        await asyncio.sleep(0)
-        later = asyncio.gather(lane.put(3), lane.put(4, urgent=True))
-        echo.may.set()
-        await works
-        await later
-
-    assert play(test, gather_s=1e-9).groups == [[1, 2], [4, 3]]
-
-
-def test_what_waits_for_more_to_come_can_be_hurried() -> None:
-    async def test(lane: Lane[Any], echo: Echo) -> None:
-        echo.may.set()
-        await asyncio.gather(lane.put(1), lane.put(2))
-        waits = lane.put(3)
-        lane.hurry()
-        assert await waits == 3
-        echo.may.clear()
-        works = asyncio.gather(lane.put(4), lane.put(5))
-        await asyncio.sleep(0)
-        next_one = lane.put(6)
-        lane.hurry()
-        echo.may.set()
-        await works
-        assert await next_one == 6
-
-    assert play(test, gather_s=1000).groups == [[1, 2], [3], [4, 5], [6]]
-
-
-def test_what_is_urgent_goes_first_and_is_answered_before_the_others() -> None:
+def test_what_is_urgent_goes_at_once_and_alone() -> None:
     async def test(lane: Lane[Any], echo: Echo) -> None:
         echo.may.set()
         others = [lane.put(1), lane.put(2)]
         assert await lane.put(3, urgent=True) == 3
-        assert not any(other.done() for other in others)
         assert await asyncio.gather(*others) == [1, 2]
 
-    assert play(test).groups == [[3, 1, 2]]
+    assert play(test).groups == [[3], [1, 2]]
+
+
+def test_what_is_urgent_goes_before_all_that_waits_for_the_thread() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        works = lane.put(0)
+        await asyncio.wait_for(asyncio.to_thread(echo.begun.wait), 30)
+        others = [lane.put(1), lane.put(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        urgent = [lane.put(n, urgent=True) for n in (3, 4)]
+        echo.may.set()
+        assert await asyncio.gather(works, *others, *urgent) == [0, 1, 2, 3, 4]
+
+    assert play(test).groups == [[0], [3, 4], [1, 2]]
+
+
+def test_who_waits_for_something_urgent_goes_on_before_those_who_do_not() -> None:
+    async def test(lane: Lane[Any], echo: Echo) -> None:
+        told: list[int] = []
+
+        async def ask(work: int, *, urgent: bool) -> None:
+            told.append(await lane.put(work, urgent=urgent))
+
+        works = lane.put(0)
+        await asyncio.wait_for(asyncio.to_thread(echo.begun.wait), 30)
+        asking = [ask(1, urgent=False), ask(2, urgent=False), ask(3, urgent=True)]
+        waiting = asyncio.gather(*asking)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        echo.may.set()
+        await asyncio.gather(works, waiting)
+        assert told == [3, 1, 2]
+
+    play(test)
 
 
 def test_an_answer_that_is_an_exception_is_raised_to_whoever_asked_and_to_nobody_else() -> None:
@@ -212,7 +181,7 @@ def test_a_loop_that_ends_without_closing_its_lane_leaves_no_thread() -> None:
         lane = Lane[Any]("left", lambda: echo)
         await lane.open()
         lane.put(1)
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.to_thread(echo.begun.wait), 30)
 
     asyncio.run(main())
     echo.may.set()

@@ -97,14 +97,6 @@ class Lane(Generic[_Work]):
             self._closed = True
             _answer(self._ended, None)
 
-    def _deliver(self, group: _Group[_Work], first: int, answers: list[Any]) -> None:
-        """The first of them now, the others after what those who wait for these are about to do."""
-        _tell(group[:first], answers[:first])
-        if 0 < first < len(group):
-            self._loop.call_soon(_tell, group[first:], answers[first:])
-        else:
-            _tell(group[first:], answers[first:])
-
     # In the thread ---------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -117,13 +109,9 @@ class Lane(Generic[_Work]):
         goes_on = True
         while goes_on:
             urgent, others, goes_on = self._take()
-            group = urgent + others
-            if group:
-                try:
-                    answers = worker.run([work for work, _ in group])
-                except Exception as fault:
-                    answers = [fault] * len(group)
-                self._post(self._deliver, group, len(urgent), answers)
+            for group in (urgent, others):
+                if group:
+                    self._post(_tell, group, _done(worker, group))
         worker.close()
         self._post(_answer, self._ended, None)
 
@@ -143,6 +131,14 @@ class Lane(Generic[_Work]):
             self._loop.call_soon_threadsafe(function, *given)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self._inbox.put(None)
+
+
+def _done(worker: Worker[_Work], group: _Group[_Work]) -> list[Any]:
+    """The answers."""
+    try:
+        return worker.run([work for work, _ in group])
+    except Exception as fault:
+        return [fault] * len(group)
 
 
 def _tell(group: _Group[Any], answers: list[Any]) -> None:

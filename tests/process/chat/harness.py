@@ -6,14 +6,14 @@ It asserts nothing but that waiting is bounded.
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from tests.helpers.loops import in_loop as in_loop
 from tests.process.custody.harness import house
 from turnkeeper.core import commands as c
 from turnkeeper.core import events as e
@@ -46,17 +46,6 @@ class Clock:
 class Ids:
     def new(self, prefix: str) -> str:
         return f"{prefix}_{uuid.uuid4().hex[:8]}"
-
-
-def in_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
-            await asyncio.wait_for(test(*args, **kwargs), 100)
-
-        asyncio.run(bounded())
-
-    return run
 
 
 class Bench:

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import functools
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from tests.helpers.loops import in_loop as in_loop
 from turnkeeper.core.outcome import Sample
 from turnkeeper.custody import procfs
 from turnkeeper.custody.client import Custodian
@@ -27,19 +27,6 @@ WAIT_S = 20.0
 P = ParamSpec("P")
 
 GONE = ("gone",)
-
-
-def in_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run an async test in a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
-            await asyncio.wait_for(test(*args, **kwargs), 100)
-
-        asyncio.run(bounded())
-
-    return run
 
 
 def script(name: str, *args: str) -> tuple[str, ...]:
