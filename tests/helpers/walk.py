@@ -72,9 +72,15 @@ def steps(session: str) -> Iterator[Step]:
 
 
 def looks_like(shown: str, happened: str) -> bool:
-    """Whether that is what happened; `…` is anything."""
-    pattern = ".*?".join(re.escape(part) for part in _trimmed(shown).split("…"))
+    """Whether that is what happened; `…` is anything, and as a line of its own, any lines or none:
+    what a server logs comes before or after what it says."""
+    lines = _trimmed(shown).splitlines(keepends=True)
+    pattern = "".join(r"(?:.*?\n)?" if line == "…\n" else _pattern(line) for line in lines)
     return re.fullmatch(pattern, _trimmed(happened), re.S) is not None
+
+
+def _pattern(line: str) -> str:
+    return ".*?".join(re.escape(part) for part in line.split("…"))
 
 
 def _trimmed(text: str) -> str:

@@ -158,6 +158,9 @@ def test_a_document_that_tells_stories_is_found() -> None:
     assert looks_like("a … c\n", "a b c")
     assert not looks_like("a … c\n", "a b d")
     assert not looks_like("a\n", "a\nb")
+    assert looks_like("…\na\n…\nb\n", "a\nb")
+    assert looks_like("…\na\n…\nb\n", "x\ny\na\nz\nb")
+    assert not looks_like("a\n…\nb\n", "ab")
 
 
 def test_a_command_may_go_on_in_the_next_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -83,3 +84,15 @@ async def test_who_gives_up_waiting_is_cancelled_as_ever() -> None:
         await task
     assert answer.cancelled()
     assert got == []
+
+
+def test_a_fault_that_nobody_waits_for_is_not_complained_about() -> None:
+    complaints: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        Prompt[int]().set_exception(KeyError("fault"))
+        gc.collect()
+
+    asyncio.run(main())
+    assert complaints == []

@@ -28,7 +28,6 @@ MAY_CATCH_EVERYTHING: dict[str, str] = {
     "src/turnkeeper/runtime/sessions.py::Sessions._load": "forgets the actor and raises again",
     "src/turnkeeper/runtime/errands.py::persist": "an errand is carried until it is done",
     "src/turnkeeper/runtime/actor.py::SessionActor._reload": "a log is read until it can be read",
-    "src/turnkeeper/runtime/bell.py::Begun.__init__": "kept for whoever awaits it",
     "src/turnkeeper/runtime/bell.py::Begun.__await__": "given to what was begun",
     "src/turnkeeper/runtime/bell.py::Begun._go_on": "raised to whoever awaits it",
     "src/turnkeeper/compose.py::durable": "lets the data directory go and raises again",

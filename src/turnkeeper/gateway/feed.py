@@ -3,7 +3,7 @@
 Decides in which order subscriptions go out, and what of them goes out together. It must not know
 what events mean, nor how they are sent. Invariant: each subscription gets every event after its
 cursor once and in order; they take turns; however many wait, a peer that does not read is given one
-page and no more.
+piece and no more.
 """
 
 from __future__ import annotations
@@ -27,10 +27,18 @@ AT_ONCE = 500
 who wait must get into each."""
 
 
+Part = Sequence[bytes]
+"""Lines that go out in one message."""
+
+
 class Peer(Protocol):
     """Who is told."""
 
-    async def say_all(self, texts: Sequence[bytes]) -> None: ...
+    async def room(self) -> None:
+        """Until there is room for more."""
+
+    async def say_all(self, texts: Sequence[bytes]) -> None:
+        """If there is room, at once."""
 
     async def lose(self, subscription: Subscription, refused: TurnkeeperError) -> None: ...
 
@@ -70,26 +78,29 @@ class Subscription:
         self._over = True
         self._reader.close()
 
-    def at_hand(self) -> list[bytes]:
-        """A page of it, as messages, if nothing has to be waited for; or none."""
-        lines = self._reader.lines_at_hand()
-        return self._messages(lines) if lines else []
+    def at_hand(self) -> Sequence[Part]:
+        """A page of it, if nothing has to be waited for; or nothing."""
+        return () if self.is_over() else self._parts(self._reader.lines_at_hand())
 
-    async def next(self) -> list[bytes]:
+    async def next(self) -> Sequence[Part]:
         """A page of it, if there is one."""
         reader = self._reader
         if self.is_over() or not reader.has_more:
-            return []
+            return ()
         lines = await reader.next_lines()
         if not lines:
             self.end()
-            return []
-        return self._messages(lines)
+        return self._parts(lines)
 
-    def _messages(self, lines: Sequence[bytes]) -> list[bytes]:
+    def message(self, part: Part) -> bytes:
+        return self._head + b",".join(part) + b"]}"
+
+    def _parts(self, lines: Sequence[bytes]) -> Sequence[Part]:
+        if not lines:
+            return ()
         if self._reader.has_more:
             self.wake()
-        return [self._head + b",".join(part) + b"]}" for part in parts(lines)]
+        return parts(lines)
 
 
 class Feed:
@@ -128,28 +139,33 @@ class Feed:
 
     async def _tell_some(self) -> int:
         """A page each of so many as go out in one piece; how many that were. Whoever has more than
-        that, or has to be waited for, goes out alone."""
+        that, or has to be waited for, goes out alone. Nothing is waited for between taking a page
+        and sending it: who drops a subscription meanwhile hears no more of it."""
+        await self._peer.room()
         texts, size, number = list[bytes](), 0, 0
-        while self._due and size < PART_BYTES and number < AT_ONCE:
+        apart: tuple[Subscription, Sequence[Part]] | None = None
+        while self._due and size < PART_BYTES and number < AT_ONCE and apart is None:
             number += 1
             subscription = self._due.popleft()
             subscription.is_due = False
             found = subscription.at_hand()
-            if len(found) != 1:
-                await self._peer.say_all(texts)
-                await self._tell(subscription, found)
-                return number
-            texts += found
-            size += len(found[0])
+            if len(found) == 1:
+                texts.append(subscription.message(found[0]))
+                size += len(texts[-1])
+            else:
+                apart = subscription, found
         await self._peer.say_all(texts)
+        if apart is not None:
+            await self._tell(*apart)
         return number
 
-    async def _tell(self, subscription: Subscription, found: Sequence[bytes]) -> None:
+    async def _tell(self, subscription: Subscription, found: Sequence[Part]) -> None:
         try:
-            for text in found or await subscription.next():
+            for part in found or await subscription.next():
+                await self._peer.room()
                 if subscription.is_over():
                     return
-                await self._peer.say_all([text])
+                await self._peer.say_all([subscription.message(part)])
         except Gone:
             raise
         except TurnkeeperError as refused:

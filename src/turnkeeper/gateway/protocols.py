@@ -174,10 +174,12 @@ class WebSocket(WebSocketsSansIOProtocol):
     async def _send_all(self, texts: Sequence[bytes]) -> None:
         """Several messages of text, each a frame of its own, in one go: to make frames one by one
         would take longer than all else that is done to send an event."""
-        await self.writable.wait()
+        while not self.writable.is_set():  # it may be shut again before we are woken
+            await self.writable.wait()
         if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
             raise ClientDisconnected
-        self.transport.write(b"".join([part for text in texts for part in (_head(text), text)]))
+        if texts:
+            self.transport.write(b"".join([part for text in texts for part in (_head(text), text)]))
 
     def _accept(self, request: Request) -> Response:
         """The handshake; one that cannot be is a problem like every other."""

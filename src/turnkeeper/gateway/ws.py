@@ -87,12 +87,14 @@ class Socket:
         """One message out, when the peer has taken enough of those before it. Raises `Gone`."""
         await self.say_all((data,))
 
+    async def room(self) -> None:
+        """Until the peer has taken enough. Raises `Gone`."""
+        await self.say_all(())
+
     async def say_all(self, texts: Sequence[bytes]) -> None:
-        """The same with several at once."""
+        """Several messages out, with nothing between them. Raises `Gone`."""
         if self._over:
             raise Gone
-        if not texts:
-            return
         try:
             await self._send({"type": "websocket.send", "texts": texts})
         except OSError:

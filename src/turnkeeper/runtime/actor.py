@@ -19,7 +19,7 @@ from turnkeeper.core.errors import INTERNAL, Fenced, StoreDown, TurnkeeperError
 from turnkeeper.core.events import Event, RunEnded, RunStarted, encode_all
 from turnkeeper.core.outcome import Outcome
 from turnkeeper.core.session import Machine
-from turnkeeper.core.signals import WORDS, Broken, Exited, Gone, Group
+from turnkeeper.core.signals import Broken, Exited, Gone, Group
 from turnkeeper.core.step import Step
 from turnkeeper.ports import Batch
 from turnkeeper.runtime import journal
@@ -92,15 +92,11 @@ class SessionActor:
     def hear(self, group: Group) -> None:
         """What a link has read. Returns at once."""
         inbox = self._inbox
-        inbox.groups.append(group)
-        inbox.signals += len(group.signals)
+        inbox.put(group)
         if inbox.signals >= PAUSE_AT and not self._paused:
             self._paused = True
             self._supervisor.pause()
-        if WORDS.issuperset(map(type, group.signals)):
-            self._around.rhythm.ring(self._bell.ring)
-        else:
-            self._bell.ring()
+        self._ring()
 
     async def ask(self, command: c.Command) -> c.Reply:
         """The answer, once what it speaks of is stored; or the refusal, raised."""
@@ -201,7 +197,7 @@ class SessionActor:
             return None
         rung = self._bell.listen()
         if self._inbox.groups:
-            self._around.rhythm.ring(self._bell.ring)
+            self._ring()
             await asyncio.sleep(0)  # others have their turn, however much is heard
         return await rung
 
@@ -213,10 +209,9 @@ class SessionActor:
             self._supervisor.poll()
         inbox, self._inbox = self._inbox, Inbox()
         self.used_at = self._loop.time()
-        commands = [ask.command for ask in inbox.asks]
-        self._unsettled = True
+        self._unsettled, self._answering = True, inbox.asks
         try:
-            step = self.machine.step(inbox.groups, commands, self._around.clock.now())
+            step = self.machine.step(inbox.groups, inbox.commands(), self._around.clock.now())
             await self._settle(step, inbox.asks)
         except Fenced:
             raise
@@ -241,8 +236,8 @@ class SessionActor:
             raise fault
         for ask in asks:
             ask.settle(TurnkeeperError(INTERNAL, f"this could not be done: {fault!r}"))
-        holding = self.machine.holding
-        self.machine = await self._reload()
+        holding, self._storing = self.machine.holding, []
+        self.machine, self._down = await self._reload(), False
         self.machine.holding = holding
         self._supervisor.adopt(self.machine.state)
         self._around.fanout.announce(self._id, self.machine.state.seq)
@@ -353,6 +348,13 @@ class SessionActor:
     @property
     def _id(self) -> str:
         return self.machine.state.id
+
+    def _ring(self) -> None:
+        """There is something to look at. Mere words can wait for those of others."""
+        if self._inbox.only_words:
+            self._around.rhythm.ring(self._bell.ring)
+        else:
+            self._bell.ring()
 
     def _arm(self) -> None:
         """One lazy timer: it is moved only when something is due earlier than it."""

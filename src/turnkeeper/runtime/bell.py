@@ -46,34 +46,37 @@ class Begun(Generic[_T]):
 
     def __init__(self, coroutine: Coroutine[Any, None, _T]) -> None:
         self._coroutine = coroutine
+        self._is_over = False
         self._waits_for: Any = None
-        self._over: BaseException | None = None
-        try:
-            self._waits_for = coroutine.send(None)
-        except BaseException as over:
-            self._over = over
+        self._result: Any = None
+        self._fault: BaseException | None = None
+        self._go_on(None)
 
     def __await__(self) -> Generator[Any, None, _T]:
-        over = self._over
-        while over is None:
+        while not self._is_over:
             try:
                 yield self._waits_for
             except BaseException as thrown:
-                over = self._go_on(thrown)
+                self._go_on(thrown)
             else:
-                over = self._go_on(None)
-        if isinstance(over, StopIteration):
-            result: _T = over.value
-            return result
-        raise over
+                self._go_on(None)
+        fault, self._fault = self._fault, None  # it leads back here: nothing is left to collect
+        if fault is not None:
+            try:
+                raise fault
+            finally:
+                del fault
+        result: _T = self._result
+        return result
 
-    def _go_on(self, thrown: BaseException | None) -> BaseException | None:
-        """What ended it, if it is over."""
+    def _go_on(self, thrown: BaseException | None) -> None:
+        """Until it waits again, or is over."""
         try:
             if thrown is None:
                 self._waits_for = self._coroutine.send(None)
             else:
                 self._waits_for = self._coroutine.throw(thrown)
-        except BaseException as over:
-            return over
-        return None
+        except StopIteration as over:
+            self._is_over, self._result = True, over.value
+        except BaseException as fault:
+            self._is_over, self._fault = True, fault

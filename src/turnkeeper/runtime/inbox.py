@@ -1,6 +1,7 @@
 """What an actor has not looked at yet: what was heard, and what was asked.
 
-Decides nothing. It must not know what any of it means. Invariant: whoever asks is answered once.
+Decides nothing. It must not know what any of it means, but whether it is mere words. Invariant:
+whoever asks is answered once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from turnkeeper.core import commands as c
 from turnkeeper.core.errors import TurnkeeperError
-from turnkeeper.core.signals import Group
+from turnkeeper.core.signals import WORDS, Group
 
 
 @dataclass(slots=True)
@@ -36,3 +37,14 @@ class Inbox:
     groups: list[Group] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     signals: int = 0
+    only_words: bool = True
+    """Nothing was heard but words."""
+
+    def commands(self) -> list[c.Command]:
+        return [ask.command for ask in self.asks]
+
+    def put(self, group: Group) -> None:
+        self.groups.append(group)
+        self.signals += len(group.signals)
+        if not WORDS.issuperset(map(type, group.signals)):
+            self.only_words = False

@@ -1,8 +1,8 @@
 """When sessions look at what their agents say, and at their clocks: where there are many, together.
 
-Decides when a session that has heard something is woken. It must not know what it heard. Invariant:
-whoever rings is woken once, within `GATHER_S`; where few speak, at once. It holds up nobody who
-waits for an answer: who is asked something looks at what it has heard as well.
+Decides when a session that has heard words is woken. It must not know which. Invariant: whoever
+rings is woken, within `GATHER_S`; where few speak, at once. It holds up nobody who waits for an
+answer: who is asked something, or hears more than words, looks at all of it without this.
 """
 
 from __future__ import annotations

@@ -25,6 +25,11 @@ class Prompt(asyncio.Future[_T], Generic[_T]):
         self._waits = (fn, context)
         super().add_done_callback(fn, context=context)
 
+    def set_exception(self, fault: type | BaseException, /) -> None:
+        """Also where nobody waits any more, it is no news."""
+        super().set_exception(fault)
+        self.exception()
+
     def tell(self, result: _T) -> None:
         """Whoever came last to wait for it goes on at once, before this returns. Not from within a
         task: one cannot run inside another."""

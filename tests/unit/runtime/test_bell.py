@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.helpers.loops import on_virtual_time
 from turnkeeper.runtime.bell import Begun, Bell
+from turnkeeper.testing import virtual
 
 
 class Waiter:
@@ -123,6 +127,23 @@ async def test_its_result_and_its_fault_come_to_who_awaits_it() -> None:
     for begun in (Begun(_fault()), Begun(_late(_fault()))):
         with pytest.raises(KeyError):
             await begun
+
+
+@pytest.mark.parametrize("what", [_result, lambda _: _fault(), lambda value: _late(_result(value))])
+def test_nothing_of_it_is_left_to_be_collected(what: Callable[[int], Any]) -> None:
+    async def main() -> None:
+        begun = Begun[int](what(1))
+        with suppress(KeyError):
+            await begun
+        left.append(weakref.ref(begun))
+
+    left: list[weakref.ref[Begun[int]]] = []
+    gc.disable()
+    try:
+        virtual.run(main())
+        assert left[0]() is None
+    finally:
+        gc.enable()
 
 
 @on_virtual_time
