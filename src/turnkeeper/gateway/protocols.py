@@ -172,8 +172,8 @@ class WebSocket(WebSocketsSansIOProtocol):
             self.handshake_complete = True  # by a refusal, which is no mistake of ours
 
     async def _send_all(self, texts: Sequence[bytes]) -> None:
-        """Several messages of text, each a frame of its own, in one go: to make frames one by one
-        would take longer than all else that is done to send an event."""
+        """Several messages of text, each a frame of its own, in one go: one by one, each would pass
+        all layers of the server."""
         while not self.writable.is_set():  # it may be shut again before we are woken
             await self.writable.wait()
         if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
