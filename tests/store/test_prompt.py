@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 
 import pytest
 
@@ -24,12 +25,12 @@ async def waiting(answer: asyncio.Future[int]) -> tuple[asyncio.Task[int], list[
     return task, got
 
 
-async def outside(what: object) -> None:
+async def outside(what: Callable[[], None]) -> None:
     """Call it from the loop, as an answer is told: not from within a task."""
     done = asyncio.Event()
 
     def call() -> None:
-        what()  # type: ignore[operator]
+        what()
         done.set()
 
     asyncio.get_running_loop().call_soon(call)

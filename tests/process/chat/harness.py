@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from tests.helpers.loops import in_loop as in_loop
 from tests.process.custody.harness import house
@@ -34,7 +34,6 @@ KEY = "sk-very-secret-key"
 APIS: tuple[ApiName, ...] = ("anthropic", "responses", "chat")
 
 Allow = dict[str, tuple[str, ...]]
-P = ParamSpec("P")
 FactT = TypeVar("FactT", bound=e.Fact)
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 from tests.helpers.loops import in_loop as in_loop
 from turnkeeper.core.outcome import Sample
@@ -24,7 +24,6 @@ from turnkeeper.custody.strays import is_stopped
 
 HERE = Path(__file__).parent
 WAIT_S = 20.0
-P = ParamSpec("P")
 
 GONE = ("gone",)
 
